@@ -78,7 +78,7 @@ function howToRun(report: FindBatchReport, apply: NonNullable<FindBatchReport['a
 function meaning(own: NonNullable<FindBatchReport['own']>, { effective_batch }: ConfigLike): string {
   const steps = (size: number): number => Math.ceil((own.samples as number) / size);
   const epoch =
-    own.samples === null
+    own.samples === null || steps(effective_batch) === steps(own.effective_batch)
       ? ''
       : `, and an epoch ${plural(steps(effective_batch), 'step')} instead of ${steps(own.effective_batch)}`;
   const times = effective_batch / own.effective_batch;

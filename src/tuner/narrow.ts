@@ -33,10 +33,12 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     return model.points.length > 0 && ceiling > FAR_OFF * top
       ? { ...between(1), size: Math.sqrt(top * ceiling) }
       : between(1 / 2);
-  // A prediction that failed twice is not followed a third time.
-  if (failedAbove(state, top) > 1) return between(1 / 2);
   const near = nearEnoughTo(ceiling);
   const why = `${ceiling} failed: the largest below it that is likely to fit`;
+  // Whether this one fits or fails, what fits and what does not are then within 2 per cent.
+  if (near > top && near <= closingSize(top)) return { size: near, purpose: 'bound', why };
+  // A prediction that failed twice is not followed a third time.
+  if (failedAbove(state, top) > 1) return between(1 / 2);
   if (spansPhases(model)) {
     const predicted = Math.min(near, model.lower);
     const size = top >= NEARBY * near ? near : predicted > AHEAD * top ? predicted : (top + near) / 2;

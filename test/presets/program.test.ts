@@ -100,5 +100,9 @@ describe('the program behind its wrappers', () => {
   test('variables in front of it are told, an empty command is not taken', async () => {
     expect((await programOf('env NGPU=4 python train.py')).env).toEqual({ NGPU: '4' });
     await expect(plan([])).rejects.toMatchObject({ code: 'OOMTUNE_USAGE' });
+    const message = 'nb.ipynb is a notebook, which Python cannot run.';
+    await expect(plan('nice python -u nb.ipynb')).rejects.toMatchObject({ code: 'OOMTUNE_USAGE', message });
+    // Where another program runs it, that one makes a script of it.
+    expect((await plan('jupyter nbconvert --execute nb.ipynb')).notes).toEqual([]);
   });
 });

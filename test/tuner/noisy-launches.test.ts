@@ -83,3 +83,28 @@ describe('a line of peaks, each size a launch', () => {
     expect(s.oomLaunches).toBeGreaterThan(0);
   });
 });
+
+/** As JAX on the CPU device: each process's threads hold up to so many MiB of a budget of 200, another amount each time. */
+describe.each([0.5, 1, 2])('launches that each hold up to %s MiB more, of 200', (noise) => {
+  it('end within nine, whatever each holds', () => {
+    for (let seed = 1; seed <= 300; seed += 1) {
+      let state = seed * 7919;
+      const job: Job = {
+        run: ({ micro_batch: size }) => {
+          state = (state * 1664525 + 1013904223) % 2 ** 32;
+          const total = (18 + 0.0331 * size + (noise * state) / 2 ** 32) * MIB;
+          return total > 200 * MIB
+            ? { outcome: 'device_oom' }
+            : { outcome: 'fit', peaks: { total_bytes: Math.round(total) } };
+        },
+      };
+      const s = search(
+        job,
+        constraints({ budgetBytes: 200 * MIB, driven: false, switches: false, onHost: true }),
+        true,
+      );
+      expect(s.launches, `seed ${seed}`).toBeLessThanOrEqual(9);
+      expect(found(s).max_micro_batch, `seed ${seed}`).toBeGreaterThan((0.98 - noise / 200) * ((182 - noise) / 0.0331));
+    }
+  });
+});

@@ -40,6 +40,11 @@ export async function recognise(command: readonly string[], options: RecogniseOp
   const used = placeholders(command, options.knobs);
   const program = findProgram(command, cwd);
   settleInterpreter(program, command, cwd, env);
+  if (program.script?.path.endsWith('.ipynb'))
+    throw usageError(
+      `${program.script.path} is a notebook, which Python cannot run.`,
+      'Make a script of it (jupyter nbconvert --to script NOTEBOOK), or call oomtune.find_batch(train) in it.',
+    );
   if (program.piped) program.code = options.stdin ?? null;
   const scriptText = program.script ? readText(program.script.absolute) : null;
   const scene: Scene = { program, args: command.slice(program.argsStart), scriptText, env, cwd };
