@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { longestEndMs } from '../common/bounds.js';
 import { Interrupted } from '../common/interrupted.js';
 import { ignoresHangup } from './hangup.js';
@@ -17,6 +18,7 @@ export class Interruption {
 
   /** Listens from now on. */
   constructor(private readonly out: Output) {
+    setMaxListeners(0, this.controller.signal); // a verb waits for as many jobs as were named
     const stays = ignoresHangup();
     for (const name of NAMES) if (name !== 'SIGHUP' || !stays) process.on(name, this.heard);
     // Heard all the same, as without a listener it would end us.
