@@ -180,9 +180,10 @@ function probes(all: readonly ProbeRecord[], paint: Paint): string[] {
 function relaunches(runs: JobRecord['launches']): string[] {
   return [
     `It was launched ${plural(runs.length, 'time')}:`,
-    ...runs.map(
-      (run) => `  launch ${run.launch}${run.config ? `: ${configWords(run.config)}, ${rungName(run.config)}` : ''}`,
-    ),
+    ...runs.map(({ launch, config, why }) => {
+      const what = config ? `: ${configWords(config)}, ${rungName(config)}` : '';
+      return `  launch ${launch}${what}${why ? `\n    ${oneLine(why)}` : ''}`;
+    }),
   ];
 }
 

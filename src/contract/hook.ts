@@ -144,6 +144,9 @@ const remark = z.object({
   message: text(1000).default(''),
 });
 
+/** A job that was asked to has written a checkpoint at so many steps, and waits; `since`: when it began to, in seconds since the epoch. */
+const checkpoint = z.object({ t: z.literal('checkpoint'), n: count, since: figure.max(1e12) });
+
 /** Where the hook cuts batches into micro-batches, and why there. */
 const cut = z.object({ t: z.literal('cut'), cut: cutPlace, why: text(1000) });
 
@@ -194,6 +197,7 @@ export const hookMessage = z.discriminatedUnion('t', [
   exception,
   step,
   remark,
+  checkpoint,
   cut,
   rehearsed,
   xlaPool,
@@ -206,6 +210,7 @@ export type Loop = z.infer<typeof loop>;
 export type Measured = z.infer<typeof measured>;
 export type HookException = z.infer<typeof exception>;
 export type Step = z.infer<typeof step>;
+export type Checkpoint = z.infer<typeof checkpoint>;
 export type Rehearsed = z.infer<typeof rehearsed>;
 export type XlaPool = z.infer<typeof xlaPool>;
 export type Goodbye = z.infer<typeof goodbye>;
@@ -230,6 +235,8 @@ export const hookOrder = z.discriminatedUnion('t', [
   z.object({ t: z.literal('go') }),
   /** The script is to end where it is. */
   z.object({ t: z.literal('end') }),
+  /** The script is to tell of its next checkpoint, and to wait there for `end` or `go`. */
+  z.object({ t: z.literal('checkpoint') }),
   /** The life that runs is to end, and the fork server to be forked once more, with these variables. */
   z.object({ t: z.literal('life'), env: z.record(z.string(), z.string()) }),
 ]);

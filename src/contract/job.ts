@@ -81,7 +81,16 @@ export const jobRecord = z.object({
   key: text(512).nullable(),
   /** Launch folders in order, on `host`. Written before the launch. */
   launches: z
-    .array(z.object({ launch: count, dir: absolute, purpose: z.enum(['search', 'run']), config: config.nullable() }))
+    .array(
+      z.object({
+        launch: count,
+        dir: absolute,
+        purpose: z.enum(['search', 'run']),
+        config: config.nullable(),
+        /** Why the job was launched once more; absent: it was the first time, or by a version that did not note it. */
+        why: text(1000).optional(),
+      }),
+    )
     .max(100_000),
   /** What the tuner was told, in order: replayed after a crash. */
   journal: z.array(observation).max(100_000),

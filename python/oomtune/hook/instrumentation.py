@@ -7,6 +7,7 @@ import gc
 import importlib
 
 from .apply.apply_controller import ApplyController
+from .apply.checkpoint_end import CheckpointEnd
 from .apply.gradient_accumulator import GradientAccumulator, patch_step_calls
 from .apply.precision import watch_autocast
 from .apply.rung import Rung
@@ -75,6 +76,7 @@ class Instrumentation:
         self.backward = BackwardPasses(torch, self._backward_begins)
         self.rung = Rung(torch, self.modules, self.optimizers, self.backward, self._recomputes, hook)
         self.telemetry = Telemetry(self)
+        self.checkpoint_end = CheckpointEnd(hook, torch, self.optimizers)
         self.cut = Cut(torch, self.optimizers, hook.stop_uncut, self.telemetry.warn, lambda: self.backward.plain)
         #: Of a job whose configuration is not recorded yet; None: nothing is to be measured.
         self.first_steps = FirstSteps(self) if settings.watched else None
@@ -102,7 +104,7 @@ class Instrumentation:
         if settings.searching:
             self._watch_search()
         else:
-            watch_saves(torch, hook, self.telemetry)
+            watch_saves(torch, hook, self.telemetry, self.checkpoint_end.saved)
         patch_loader(self, torch.utils.data.DataLoader)
         if hook.fork_point is not None:
             hook.fork_point.install(torch)

@@ -181,6 +181,16 @@ class Notice(_Code):
     message: str
 
 
+class Checkpoint(TypedDict):
+    """A job that was asked to has written a checkpoint, and waits: it ends there, or goes on."""
+
+    t: str
+    #: Optimizer steps so far.
+    n: int
+    #: When it began to write, in seconds since the epoch.
+    since: float
+
+
 class CutPlace(TypedDict):
     """Where batches are cut into micro-batches, and why."""
 
@@ -250,6 +260,7 @@ SENT = {
     "eval": Notice,
     "save": Notice,
     "warn": Notice,
+    "checkpoint": Checkpoint,
     "cut": CutPlace,
     "rehearsed": Rehearsed,
     "xla_pool": XlaPool,
@@ -266,6 +277,7 @@ SentMessage = Union[
     Raised,
     Step,
     Notice,
+    Checkpoint,
     CutPlace,
     Rehearsed,
     XlaPool,
@@ -300,7 +312,7 @@ class MoreOrder(TypedDict):
 
 
 class PlainOrder(TypedDict):
-    """`go`: let the script go on unchanged. `end`: end the process."""
+    """`go`: let the script go on unchanged. `end`: end the process. `checkpoint`: tell of the next checkpoint, and wait there."""
 
     t: str
 
@@ -313,4 +325,11 @@ class LifeOrder(TypedDict):
 
 
 #: Messages from the worker, by `t`.
-RECEIVED = {"life": LifeOrder, "probe": ProbeOrder, "more": MoreOrder, "go": PlainOrder, "end": PlainOrder}
+RECEIVED = {
+    "life": LifeOrder,
+    "probe": ProbeOrder,
+    "more": MoreOrder,
+    "go": PlainOrder,
+    "end": PlainOrder,
+    "checkpoint": PlainOrder,
+}

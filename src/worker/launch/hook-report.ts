@@ -1,5 +1,6 @@
 import type { Log } from '../../common/log.js';
 import type {
+  Checkpoint,
   Goodbye,
   Hello,
   HookException,
@@ -22,6 +23,8 @@ export interface SessionHooks {
   onMeasured?: (measurement: Measurement) => void;
   /** A rank tells of a rehearsal. */
   onRehearsed?: (message: Rehearsed) => void;
+  /** The job waits at a checkpoint. */
+  onCheckpoint?: (message: Checkpoint) => void;
   onRemark?: (kind: 'eval' | 'save' | 'warn', message: string) => void;
 }
 
@@ -63,6 +66,11 @@ export class HookReport {
 
   get #world(): number {
     return this.hello?.world_size ?? 1;
+  }
+
+  /** One process of one rank trains. */
+  get isAlone(): boolean {
+    return this.#world === 1 && this.speaking.size === 1;
   }
 
   /** Every rank is in its training loop. */
@@ -122,7 +130,8 @@ export class HookReport {
     } else if (message.t === 'rehearsed') {
       this.rehearsed.set(rank, message);
       hooks.onRehearsed?.(message);
-    } else if (message.t === 'goodbye') this.goodbye ??= message;
+    } else if (message.t === 'checkpoint') hooks.onCheckpoint?.(message);
+    else if (message.t === 'goodbye') this.goodbye ??= message;
     else if (message.t === 'step') {
       this.steps = Math.max(this.steps, message.n);
       this.fallen.stop();

@@ -77,7 +77,7 @@ function openSearch(
   { filled, rung, why, hook }: SearchWishes,
 ): Promise<Session> {
   const { request, deps, target } = owner;
-  return open(owner, 'search', config, hooks, async (dir, launch) => {
+  return open(owner, { purpose: 'search', config }, hooks, async (dir, launch) => {
     const { argv, env } = await target.fill(filled, dir, launch);
     deps.progress({ type: 'launch', launch, rung, why });
     const timeoutSeconds = request.options.timeoutSeconds ?? SEARCH_SECONDS;
@@ -92,12 +92,14 @@ interface JobLaunch {
   /** Its first steps are measured. */
   watched: boolean;
   hooks: SessionHooks;
+  /** Why it is launched once more; null: it is the first. */
+  why: string | null;
 }
 
-export function launchJob(owner: Owner, { config, resume, watched, hooks }: JobLaunch): Promise<Session> {
+export function launchJob(owner: Owner, { config, resume, watched, hooks, why }: JobLaunch): Promise<Session> {
   const { request, deps, target } = owner;
   const { options, foreground } = request;
-  return open(owner, 'run', config, hooks, async (dir, launch) => {
+  return open(owner, { purpose: 'run', config, ...(why === null ? {} : { why }) }, hooks, async (dir, launch) => {
     const { argv, env } = await target.fill(config, dir, launch, resume);
     return {
       argv: resume && options.resumeArg !== null ? [...argv, options.resumeArg] : argv,
@@ -122,8 +124,7 @@ type Wishes = Pick<SessionRequest, 'argv' | 'env' | 'timeoutSeconds' | 'graceSec
 /** Records the launch, then makes it. Rejects with the signal's reason if aborted before. */
 async function open(
   { request, deps, target, launches }: Owner,
-  purpose: 'search' | 'run',
-  config: Config | null,
+  made: Omit<WorkRequest['launches'][number], 'launch' | 'dir'>,
   hooks: SessionHooks,
   wish: (dir: string, launch: number) => Promise<Wishes>,
 ): Promise<Session> {
@@ -131,7 +132,8 @@ async function open(
   const launch = launches.length + 1;
   // Made before it is recorded, so a recorded launch without a folder lost it, and may have run.
   const dir = stateFolder('runs', jobId, folderName(request.epoch, launch));
-  launches.push({ launch, dir, purpose, config });
+  const { purpose } = made;
+  launches.push({ launch, dir, ...made });
   await deps.persist({ launches });
   const isFirstRun = purpose === 'run' && launches.filter((one) => one.purpose === 'run').length === 1;
   const input = isFirstRun ? null : purpose === 'run' ? request.input?.again() : request.input?.file;

@@ -237,9 +237,9 @@ export class Session extends HookReport {
     this.launch.hook?.close();
   }
 
-  /** Lets the script go on unchanged. */
-  release(): void {
-    this.launch.hook?.broadcast({ t: 'go' });
+  /** Tells the script to go on, to end, or to wait at its next checkpoint. */
+  order(t: 'go' | 'end' | 'checkpoint'): void {
+    this.launch.hook?.broadcast({ t });
   }
 
   /** Resolves when the whole tree has ended; for a life, when the hook tells so. */

@@ -13,6 +13,7 @@ import { STILL_RUNNING_ADVICE } from '../launch/still-running.js';
 import { diagnoseSession } from '../search/observe.js';
 import type { Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
+import { CheckpointEnd, type Ended, type Less } from './checkpoint-end.js';
 import type { FirstRun } from './first-run.js';
 import { Pieces } from './fragmentation.js';
 import { Growth } from './growth.js';
@@ -25,6 +26,8 @@ export interface Attempt {
   exit: Exit;
   /** Null: it ended well. */
   diagnosis: Diagnosis | null;
+  /** It was ended at its own checkpoint, ahead of running out of memory; null: it was not. */
+  ended: Ended | null;
 }
 
 interface Wish {
@@ -34,6 +37,10 @@ interface Wish {
   adopted: Run | null;
   /** The run that shows what it takes; null: that is known, or nothing is to be recorded. */
   first: FirstRun | null;
+  /** What needs less memory than this configuration; null: nothing, or it may not be launched again. */
+  less: (config: Config) => Less | null;
+  /** Why it is launched once more; null: it is the first. */
+  why: string | null;
 }
 
 /** Launches the job, and follows each launch to its end. */
@@ -51,13 +58,15 @@ export class Attempts {
   ) {}
 
   /** One launch, or an adopted one, until its whole tree is gone. */
-  async make(target: Target, lease: Lease, { config, adopted, first }: Wish): Promise<Attempt> {
+  async make(target: Target, lease: Lease, { config, adopted, first, less, why }: Wish): Promise<Attempt> {
     const { signal } = this.deps;
     const { jobProgress, launches } = this;
     if (adopted === null && config !== null) this.#tellsOfCut(target, config);
     const growth = new Growth();
     const expandable = config?.expandable_segments === true || target.expandableSegments === 'on';
     const pieces = new Pieces(target.budgetBytes, expandable);
+    const checkpoint = new CheckpointEnd(this.request, this.deps, target);
+    let inPieces = false;
     const owner = { request: this.request, deps: this.deps, target, launches };
     const hooks: SessionHooks = {
       ...remarksTo(this.deps),
@@ -68,17 +77,21 @@ export class Attempts {
       onStep: (step, rank) => {
         growth.add(step);
         const told = pieces.add(step, rank);
-        if (told !== null) this.#note(told);
+        inPieces ||= told !== null;
+        const now = config ?? first?.config ?? null;
+        const ends = inPieces && now !== null && session !== null ? checkpoint.ask(session, less(now)) : null;
+        if (told !== null || ends !== null) this.#note(`${told ?? ''} ${ends ?? ''}`);
         this.deps.progress({ type: 'step', step: step.n });
         jobProgress.note(launches.at(-1)?.dir as string);
         if (session !== null) first?.stepped(session, step.n);
       },
+      onCheckpoint: (message) => session && void checkpoint.decide(session, message),
       onMeasured: (measurement) => session && first?.measured(session, measurement),
     };
     let session: Session | null = null;
     session =
       adopted === null
-        ? await launchJob(owner, { config, resume: jobProgress.made, watched: first !== null, hooks })
+        ? await launchJob(owner, { config, resume: jobProgress.made, watched: first !== null, hooks, why })
         : await Session.adopt(adopted, this.deps.log, hooks);
     await lease.attach(session.run);
     const last = launches.at(-1);
@@ -93,8 +106,9 @@ export class Attempts {
     });
     const unlisten = this.deps.onSignal?.((name) => session.run.signal(name));
     let exit = await this.#waitForEnd(session, signal).finally(unlisten);
-    const failed = exit.code !== 0 || exit.ended_by !== 'job';
-    await (failed ? first?.settled() : first?.succeeded(session, exit));
+    const ended = checkpoint.after(session);
+    const failed = ended === null && (exit.code !== 0 || exit.ended_by !== 'job');
+    await (failed || ended !== null ? first?.settled() : first?.succeeded(session, exit));
     const diagnosis = failed
       ? await diagnoseSession(session, exit, target.kind, {
           growth: growth.perStep(),
@@ -105,10 +119,10 @@ export class Attempts {
     // Only a search has a use for what waits.
     if (session.spared && (first === null || signal.aborted || diagnosis?.class !== 'device_oom'))
       exit = await session.close();
-    if (exit.stuck === undefined) return { session, exit, diagnosis };
+    if (exit.stuck === undefined) return { session, exit, diagnosis, ended };
     this.left = { run: session.run, exit };
     const verdict = diagnosis && { ...diagnosis, evidence: exit.error, line: null, advice: STILL_RUNNING_ADVICE };
-    return { session, exit, diagnosis: verdict };
+    return { session, exit, diagnosis: verdict, ended: null };
   }
 
   /**

@@ -9,6 +9,7 @@ import { neededBytes } from '../search/observe.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import type { Attempt } from './attempts.js';
+import type { Ended, Less } from './checkpoint-end.js';
 import { JobProgress } from './job-progress.js';
 import { resumes, secondsAtStake } from './resumption.js';
 
@@ -31,6 +32,8 @@ export class Relaunches {
   /** The size of a request larger than the device, which ended the last launch; null: none. */
   #asked: number | null = null;
   #asksAgain = false;
+  /** What ran when a launch was ended at a checkpoint, to go on in less memory; null: that has not been done. */
+  #whole: Config | null = null;
   /** Why it was not relaunched although that would have helped, and the remedy; null: not so. */
   withheld: string | null = null;
 
@@ -58,6 +61,11 @@ export class Relaunches {
   /** Null: no relaunch. */
   async next(target: Target, { session, exit, diagnosis }: Attempt, config: Config | null): Promise<Relaunch | null> {
     if (this.#asksTheSame(diagnosis)) return null;
+    const whole = this.#whole;
+    if (whole !== null && session.goodbye?.reason === 'uncut') {
+      const why = 'Its batch cannot be cut at the model’s call: going on as before';
+      return { config: whole, smaller: false, why, resumes: true };
+    }
     if (this.#made >= this.request.options.retries || exit.stuck !== undefined) return null;
     const next = isLost(exit)
       ? this.#afterLoss(config)
@@ -73,6 +81,22 @@ export class Relaunches {
     this.#made += 1;
     await this.jobProgress.look(session.run.dir, exit);
     return { ...next, resumes: resuming && this.jobProgress.made };
+  }
+
+  /** After a launch that was ended at a checkpoint from which the next one resumes. */
+  atCheckpoint({ config, how, step }: Ended, before: Config): Relaunch {
+    this.#made += 1;
+    this.#whole = before;
+    const why = `Memory lay in pieces, and it was ended at its checkpoint of step ${step}: going on with ${how}`;
+    return { config, smaller: false, why, resumes: true };
+  }
+
+  /** What a launch may go on with that was ended ahead of running out of memory; null: nothing, or it may not be launched again. */
+  less(target: Target, config: Config): Less | null {
+    const { options } = this.request;
+    if (this.#made >= options.retries || this.#whole?.micro_batch === config.micro_batch) return null;
+    const less = lessMemory(target, config, options);
+    return less === null || less.config.micro_batch === config.micro_batch || target.accumulates ? less : null;
   }
 
   /** How a job that ran out of memory as it stands begins after the search; null: too much would be repeated. */
@@ -135,16 +159,19 @@ function afterFailure(
   options: WorkRequest['options'],
 ): Wanted | null {
   if (diagnosis?.class !== 'device_oom' || config === null) return null;
-  // First of all expandable segments: they are free, and near its limit a caching allocator mostly lacks a contiguous piece.
-  const spared = diagnosis.cure === 'none' || diagnosis.cure === 'wait';
-  if (!spared && !config.expandable_segments && target.expandableSegments === 'possible') {
-    const how = diagnosis.cure === 'expandable_segments' ? 'by fragmentation' : `at micro-batch ${config.micro_batch}`;
-    const why = `Out of memory ${how}: going on with expandable segments`;
-    return { config: { ...config, expandable_segments: true }, smaller: false, why };
-  }
   // A smaller batch does not help against a leak, a neighbour, an evaluation, a checkpoint or the model itself.
-  const smaller = spared ? null : stepDown(config, options);
-  if (smaller === null) return null;
-  const sizes = `going on with ${smaller.micro_batch} x ${smaller.accumulation}`;
-  return { config: smaller, smaller: true, why: `Out of memory at micro-batch ${config.micro_batch}: ${sizes}` };
+  const less = diagnosis.cure === 'none' || diagnosis.cure === 'wait' ? null : lessMemory(target, config, options);
+  if (less === null) return null;
+  const smaller = less.config.micro_batch < config.micro_batch;
+  const fragmented = !smaller && diagnosis.cure === 'expandable_segments';
+  const where = fragmented ? 'by fragmentation' : `at micro-batch ${config.micro_batch}`;
+  return { config: less.config, smaller, why: `Out of memory ${where}: going on with ${less.how}` };
+}
+
+/** First of all expandable segments: they are free, and near its limit a caching allocator mostly lacks a contiguous piece. */
+function lessMemory(target: Target, config: Config, options: WorkRequest['options']): Less | null {
+  if (!config.expandable_segments && target.expandableSegments === 'possible')
+    return { config: { ...config, expandable_segments: true }, how: 'expandable segments' };
+  const smaller = stepDown(config, options);
+  return smaller && { config: smaller, how: `${smaller.micro_batch} x ${smaller.accumulation}` };
 }

@@ -111,8 +111,10 @@ class JobRun {
     let config = first;
     let adopted = await this.#relaunches.begin();
     if (adopted === null) await this.#relaunches.jobProgress.lookSince(progressSince());
+    const less = (now: Config) => this.#relaunches.less(target, now);
+    let why: string | null = null;
     for (;;) {
-      const attempt = await this.#attempts.make(target, lease, { config, adopted, first: this.#first });
+      const attempt = await this.#attempts.make(target, lease, { config, adopted, first: this.#first, less, why });
       adopted = null;
       config ??= this.#first?.config ?? null;
       if (config === null && !this.deps.signal.aborted) {
@@ -124,7 +126,10 @@ class JobRun {
           continue;
         }
       }
-      const again = await this.#relaunches.next(target, attempt, config);
+      const again =
+        attempt.ended === null || config === null
+          ? await this.#relaunches.next(target, attempt, config)
+          : this.#relaunches.atCheckpoint(attempt.ended, config);
       if (again === null) return this.#handBack(target, attempt, config);
       // Another process of ours continues from the exit record in the launch's folder.
       if (letsGo(this.deps.signal)) throw new Detached();
@@ -132,7 +137,9 @@ class JobRun {
       await this.#recordFailure(target, config, again);
       const how = again.resumes ? ', resuming' : this.#relaunches.jobProgress.made ? ', again from the beginning' : '';
       this.#note(`${again.why}${how}. ${attempt.diagnosis?.evidence ?? ''}`);
-      config = again.config;
+      ({ config, why } = again);
+      // What it takes is known, and the next is to be cut, not watched.
+      if (config !== null) this.#first = null;
     }
   }
 

@@ -196,6 +196,7 @@ class ApplyController:
             self._first.before_backward()
 
     def before_step(self) -> None:
+        self._instrumentation.checkpoint_end.before_step(self._instrumentation.telemetry.steps)
         if self._first is not None:
             self._first.before_step()
 

@@ -88,6 +88,14 @@ class Connection:
             self._lose()
             return False
 
+    def poll(self) -> Message | None:
+        """A message that has come already; None: none has, or the worker is gone."""
+        if self._socket is None:
+            return None
+        import select
+
+        return self.receive() if select.select([self._socket], [], [], 0)[0] else None
+
     def receive(self) -> Message | None:
         """Waits for the next message, without a time limit; None if the worker is gone."""
         if not self.open():

@@ -50,6 +50,11 @@ class Telemetry:
         self._said: dict[str, float] = {}
         self.loop_end = LoopEnd(is_user_code)
 
+    @property
+    def steps(self) -> int:
+        """Optimizer steps so far."""
+        return self._steps
+
     def loop_begins(self, loader: Loader) -> None:
         """A loop over a loader begins."""
         training = self._instrumentation.training_mode
@@ -156,16 +161,19 @@ class Telemetry:
                 return
 
 
-def watch_saves(torch: Torch, hook: Hook, telemetry: Telemetry) -> None:
-    """Sets the phase while a checkpoint is written: running out of memory there has another remedy."""
+def watch_saves(torch: Torch, hook: Hook, telemetry: Telemetry, saved: Callable[[Any, float], None]) -> None:
+    """Sets the phase while a checkpoint is written: running out of memory there has another remedy. `saved`: is told what was, and
+    when that began (seconds since the epoch)."""
     original = torch.save
 
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
         before, hook.phase = hook.phase, "save"
+        began = time.time()
         telemetry.saving()
         result = original(*args, **kwargs)
         hook.phase = before
+        saved(args[0] if args else kwargs.get("obj"), began)
         return result
 
     torch.save = save

@@ -1,0 +1,70 @@
+import { graceSeconds } from '../../common/bounds.js';
+import type { Checkpoint } from '../../contract/hook.js';
+import type { Config } from '../../contract/rung.js';
+import type { Session } from '../launch/session.js';
+import type { Target } from '../target.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+import { resumes } from './resumption.js';
+
+/** The hook's reason for leaving a script at its checkpoint. */
+const REASON = 'checkpoint';
+/** A file's time may lie before the clock's by a tick of the kernel's. */
+const TICK_MS = 50;
+
+/** A launch that needs less memory. */
+export interface Less {
+  config: Config;
+  /** What it goes on with. */
+  how: string;
+}
+
+/** Why a launch ended at its checkpoint, and what follows. */
+export interface Ended extends Less {
+  /** Optimizer steps of the launch. */
+  step: number;
+}
+
+/**
+ * Ends a launch at the script's own next checkpoint where it is about to run out of memory, and the next launch resumes from that very
+ * checkpoint. Only a job of one process: of several, others may be at their part of the checkpoint still.
+ */
+export class CheckpointEnd {
+  #asked: Less | null = null;
+  #ended: Ended | null = null;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(
+    private readonly request: WorkRequest,
+    private readonly deps: WorkDeps,
+    private readonly target: Target,
+  ) {}
+
+  /** Once it is asked, or cannot be. Null: it cannot, or it was already. */
+  ask(session: Session, less: Less | null): string | null {
+    if (this.#asked !== null || less === null || !session.isAlone || session.spared || this.target.hidesProgram)
+      return null;
+    this.#asked = less;
+    session.order(REASON);
+    return `Where it would resume from its own next checkpoint, it is ended there and goes on with ${less.how}.`;
+  }
+
+  /** The job waits at a checkpoint. */
+  async decide(session: Session, { n, since }: Checkpoint): Promise<void> {
+    const less = this.#asked;
+    const goesOn = less === null || this.deps.signal.aborted;
+    if (goesOn || !(await resumes(this.request, this.target, since * 1000 - TICK_MS).catch(() => false))) {
+      session.order('go');
+      return;
+    }
+    this.#ended = { ...less, step: n };
+    session.order('end');
+    // Others of its tree, such as a launcher that starts it again
+    this.#timer = setTimeout(() => session.run.end('cancel'), graceSeconds() * 1000);
+  }
+
+  /** Of a launch that is over; null: it ended otherwise. */
+  after(session: Session): Ended | null {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    return session.goodbye?.reason === REASON ? this.#ended : null;
+  }
+}
