@@ -133,6 +133,18 @@ describe('a rehearsal', () => {
     expect(report).toMatchObject({ status: 'found', config: { micro_batch: after, accumulation: 1 } });
   });
 
+  it('tries no smaller size where the loop keeps its whole batch all the same', async () => {
+    const options = { budget: '300MiB', cwd: folderOf('rehearsed.py'), probeEval: true };
+    const bench = workbench('run', [python, 'rehearsed.py', 'leaves'], options);
+    const report = await runJob(bench.request, bench.deps);
+    await bench.noneLeft();
+    expect(report).toMatchObject({ outcome: 'exhausted', rehearsal: { out_of_memory: 'eval' } });
+    const rehearsals = bench.persisted.filter((patch) => 'rehearsal' in patch);
+    expect(rehearsals).toHaveLength(1);
+    const [held] = report.rehearsal?.phases.flatMap(({ held_bytes }) => held_bytes ?? []) ?? [];
+    expect(held).toBeGreaterThan(16 * 1e7);
+  });
+
   it('keeps a job from being run whose evaluation would end it, at any size of its training batch', async () => {
     const bench = workbench('run', [python, 'rehearsed.py', 'large'], { budget: '150MiB', probeEval: true });
     const report = await runJob(bench.request, bench.deps);

@@ -38,6 +38,7 @@ export async function rehearse(owner: Owner, wanted: Config | null): Promise<Reh
   }
   const budget = target.memory.roomBytes;
   const follows = target.carrier('micro_batch') !== 'hook';
+  const free = request.purpose === 'find-batch' && request.options.effectiveBatch === null;
   let config = wanted;
   for (let smaller = 0; ; smaller += 1) {
     const rehearsed = await once(owner, config);
@@ -45,8 +46,8 @@ export async function rehearse(owner: Owner, wanted: Config | null): Promise<Reh
     await deps.persist({ rehearsal });
     if (outOfMemory(rehearsed, budget) === null) return { config, rehearsal, notes: notesOf(rehearsed), failure: null };
     const next =
-      config !== null && smaller < MOST_SMALLER && smallerHelps(rehearsed, config, follows, budget)
-        ? lower(config, request.purpose === 'find-batch' && request.options.effectiveBatch === null, request.options)
+      config !== null && smaller < MOST_SMALLER && smallerHelps(rehearsed, config, { follows, free, budget })
+        ? lower(config, free, request.options)
         : null;
     const failure = failureOf(rehearsed, budget);
     if (next === null) return { config, rehearsal, notes: [], failure };
@@ -89,6 +90,7 @@ async function once(owner: Owner, config: Config | null): Promise<Rehearsed> {
     phases: worst(said),
     steps: Math.max(0, ...said.map(({ steps }) => steps)),
     phase: last?.phase ?? 'train',
+    cut: session.cut?.cut ?? null,
     diagnosis,
   };
 }

@@ -1,7 +1,7 @@
 import { formatBytes } from '../../common/size.js';
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import type { PhasePeak, Rehearsal, RehearsedPhase } from '../../contract/rehearsal.js';
-import type { Config } from '../../contract/rung.js';
+import type { Config, CutPlace } from '../../contract/rung.js';
 
 /** What the hook last said of a rehearsal, the worst of all ranks, and how it ended. */
 export interface Rehearsed {
@@ -9,6 +9,8 @@ export interface Rehearsed {
   steps: number;
   /** In which it ended. */
   phase: RehearsedPhase;
+  /** Where its batches are cut, or would be; null: it has not said. */
+  cut: CutPlace | null;
   /** Why it failed; null: it did not. */
   diagnosis: Diagnosis | null;
 }
@@ -43,14 +45,20 @@ export const reported = (rehearsed: Rehearsed, budget: number): Rehearsal => ({
 
 /**
  * Whether a smaller training batch would help. The evaluation has a batch of its own, so it helps only where that is the training's
- * (`follows`: one flag of the command sets both), or where half of what the training has left in memory is as much as is lacking.
+ * (`follows`: one flag of the command sets both), or where half of what the training has left in memory is as much as is lacking. That
+ * is of the batch that its loop sees, which stays whole where it is cut at the model's call (unless the effective batch is `free`).
  */
-export function smallerHelps(rehearsed: Rehearsed, config: Config, follows: boolean, budget: number): boolean {
+export function smallerHelps(
+  rehearsed: Rehearsed,
+  config: Config,
+  { follows, free, budget }: { follows: boolean; free: boolean; budget: number },
+): boolean {
   const phase = outOfMemory(rehearsed, budget);
   if (phase === null || phase === 'save') return false;
   if (phase === 'train') return true;
   const seen = rehearsed.phases.find((one) => one.phase === 'eval');
   if (follows && seen?.batch === config.micro_batch) return true;
+  if (!free && rehearsed.cut === 'model') return false;
   const lacking = rehearsed.diagnosis?.fields.tried_bytes ?? Math.max(0, (seen?.whole_bytes ?? 0) - budget);
   return lacking > 0 && (seen?.held_bytes ?? 0) / 2 >= lacking;
 }

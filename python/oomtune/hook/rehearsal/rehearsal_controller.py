@@ -275,6 +275,8 @@ class RehearsalController(ApplyController):
         if self._peaks is None or self._reported:
             return
         self._reported = over
+        # Where it is cut, or would be: what smaller sizes change depends on that.
+        self._hook.report_cut()
         if over:
             self._peaks.book()
         self._hook.connection.send(
