@@ -100,11 +100,26 @@ CHUNKED = {
     "capped twice, and as it is": lambda o, y: flat(o.tanh().tanh() * 5, y) + flat(o, y),
     "softly capped, classes second": lambda o, y: F.cross_entropy((o.transpose(1, 2) / 0.3).tanh() * 0.3, y),
 }
+LEARNED = nn.Parameter(torch.tensor(0.4))
+CAP = torch.tensor([0.3])
+#: Scaled by tensors: of a head without a bias.
+SCALED = {
+    "a learned scale": lambda o, y: flat(o * LEARNED.exp(), y),
+    "a learned scale first": lambda o, y: flat(LEARNED.exp() * o, y),
+    "a learned temperature": lambda o, y: flat(o / LEARNED, y) + flat(o, y),
+    "a learned scale of each chunk's own rows": lambda o, y: F.cross_entropy(
+        (2 * o[:, :-1] * LEARNED).transpose(1, 2), y[:, 1:]
+    ),
+    "scaled twice, then capped": lambda o, y: flat(torch.tanh(CAP * o / LEARNED) * 0.5, y),
+    "a scale of one element": lambda o, y: flat(o.float() * CAP, y),
+}
 WHOLE = {
     "argmax": lambda o, y: flat(o, y) + 0 * o.argmax(-1).sum(),
     "logsumexp": lambda o, y: flat(o, y) + (o.logsumexp(-1) ** 2).mean(),
     "add": lambda o, y: flat(o + 2, y),
     "mul": lambda o, y: flat(o * torch.ones(V), y),
+    "multiply": lambda o, y: flat(torch.multiply(torch.tanh(o / 0.3), CAP), y),
+    "div": lambda o, y: flat(torch.div(o, LEARNED), y),
     "div_": scaled_in_place,
     "__setitem__": masked_in_place,
     "log_softmax": lambda o, y: F.nll_loss(F.log_softmax(o, -1).view(-1, V), y.view(-1)),
@@ -159,6 +174,22 @@ class Losses(unittest.TestCase):
                 plain, chunked = self.both(loss_of)
                 self.same(plain, chunked)
                 self.assertIsNone(chunked[2])
+
+    def test_scaled_by_a_tensor_are_the_same_with_the_gradient_of_that(self):
+        def learn(model):
+            LEARNED.grad = None
+            model.learned = LEARNED
+
+        def learn_with_a_frozen_head(model):
+            model[2].requires_grad_(False)
+            learn(model)
+
+        for prepare in (learn, learn_with_a_frozen_head):
+            for name, loss_of in SCALED.items():
+                with self.subTest(name, how=prepare.__name__):
+                    plain, chunked = self.both(loss_of, prepare, bias=False)
+                    self.same(plain, chunked)
+                    self.assertIsNone(chunked[2])
 
     def test_of_anything_else_are_those_of_the_real_logits_and_said_to_be(self):
         for name, loss_of in WHOLE.items():
@@ -369,7 +400,17 @@ class Scripts(unittest.TestCase):
         capped = LOOP.replace(
             "self.lm_head(x + self.block(x))", "0.5 * torch.tanh(self.lm_head(x + self.block(x)) / 0.5)"
         )
-        scripts = {"the loss outside": LOOP, "the loss inside": INSIDE, "softly capped logits": capped}
+        learned = LOOP.replace(
+            "self.lm_head(x + self.block(x))", "self.scale.exp() * self.lm_head(x + self.block(x))"
+        ).replace(
+            "        self.lm_head.w", "        self.scale = nn.Parameter(torch.tensor(0.3))\n        self.lm_head.w"
+        )
+        scripts = {
+            "the loss outside": LOOP,
+            "the loss inside": INSIDE,
+            "softly capped logits": capped,
+            "a learned scale": learned,
+        }
         for name, script in scripts.items():
             with self.subTest(name):
                 text = (script % "").replace("nn.Dropout(0.1)", "nn.Identity()")

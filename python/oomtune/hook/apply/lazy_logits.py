@@ -14,7 +14,7 @@ import weakref
 
 from .chunked_cross_entropy import Settings, chunked_cross_entropy
 from .head_call import Source, autocast_dtype
-from .logit_changes import change_of
+from .logit_changes import SCALINGS, change_of, scale_of
 from .row_index import rows_of
 
 TYPE_CHECKING = False
@@ -101,6 +101,9 @@ def kind(torch: Torch) -> Any:
             elif source is None and "input" in kwargs and name == "cross_entropy":
                 more = dict(kwargs)
                 return cls.__torch_function__(func, types, (more.pop("input"), *args), more)
+            elif source is None and SCALINGS.get(name) == "mul" and len(args) == 2 and source_of(args[1]) is not None:
+                # A scale times the logits.
+                return cls.__torch_function__(func, types, (args[1], args[0]), kwargs)
             return func(*real(args, name), **real(kwargs, name))
 
     return LazyLogits
@@ -133,6 +136,11 @@ def _lazily(torch: Torch, name: str, func: Any, args: Any, kwargs: Any, source: 
     if change is not None:
         changes = (*source.changes, change)
         return _view(torch, source, lambda hidden: hidden, func, args, kwargs, moved=source.moved, changes=changes)
+    scale = scale_of(torch, name, args, kwargs, source)
+    if scale is not None:
+        scaled = getattr(torch, SCALINGS[name])
+        flows = (source.grad or scale.requires_grad) and torch.is_grad_enabled()
+        return _view(torch, source, lambda hidden: scaled(hidden, scale), func, args, kwargs, flows, source.moved)
     if source.moved:
         return None
     if name in RESHAPES:

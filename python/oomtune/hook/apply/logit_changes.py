@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional, Sequence, Tuple
 
     from ..types import Tensor, Torch
+    from .head_call import Source
 
     #: The name of a function of torch, and its number.
     Change = Tuple[str, Optional[float]]
@@ -27,6 +28,23 @@ def change_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Chang
         return ("tanh", None) if len(args) == 1 else None
     number = args[1] if len(args) == 2 else None
     return (SCALINGS[name], number) if name in SCALINGS and type(number) in (int, float) else None
+
+
+def scale_of(torch: Torch, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], source: Source) -> Tensor | None:
+    """The tensor of one number that a call of `name` scales the logits by, where the head's input may be scaled instead, which gives it
+    its gradient, too; None: something else, or it may not. Heads with a bias and soft caps before it do not scale with their input, and
+    in half precision the input would be rounded once more."""
+    if name not in SCALINGS or len(args) != 2 or kwargs or type(args[1]) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    scale, head = args[1], source.head
+    if scale.numel() != 1:
+        return None
+    if head.bias is not None or any(change == "tanh" for change, _ in source.changes):
+        return None
+    if head.dtype not in (torch.float32, torch.float64) or {source.dtype, source.hidden.dtype} != {head.dtype}:
+        return None
+    alike = scale.dtype == head.dtype and scale.device == source.hidden.device and scale.dim() <= 1
+    return scale if alike else None
 
 
 def changed(torch: Torch, logits: Tensor, changes: Changes) -> Tensor:
