@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Samples of many lengths under a budget: micro-batches counted in tokens beside those counted in samples, and beside the same
-// size written by hand. `node bench/tokens/run.mjs [--steps N] [--long N] [--device cpu|cuda] [--budget SIZE] [--python FILE]`
+// size written by hand. `node bench/tokens/run.mjs [--steps N] [--long N] [--tiny] [--device cpu|cuda] [--budget SIZE] [--python FILE]`
 // appends a line to bench/results/tokens.jsonl. On the CPU the figure is samples a CPU second, as its cores may be shared.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -15,6 +15,7 @@ const { values } = parseArgs({
   options: {
     steps: { type: 'string', default: '20' },
     long: { type: 'string', default: '0' },
+    tiny: { type: 'boolean', default: false },
     device: { type: 'string', default: 'cpu' },
     budget: { type: 'string' },
     python: { type: 'string', default: process.env.OOMTUNE_PYTHON ?? 'python3' },
@@ -22,8 +23,9 @@ const { values } = parseArgs({
   },
 });
 const gpu = values.device !== 'cpu';
-const budget = values.budget ?? (gpu ? '16GiB' : '250MiB');
-const model = gpu ? ['--width', '768', '--layers', '12', '--vocabulary', '32000'] : [];
+const budget = values.budget ?? (gpu ? '16GiB' : values.tiny ? '150MiB' : '250MiB');
+const tiny = ['--width', '16', '--layers', '1', '--vocabulary', '64'];
+const model = gpu ? ['--width', '768', '--layers', '12', '--vocabulary', '32000'] : values.tiny ? tiny : [];
 const home = mkdtempSync(join(tmpdir(), 'oomtune-tokens-'));
 const env = { ...process.env, OOMTUNE_HOME: home, OOMTUNE_REDIS_URL: '', OMP_NUM_THREADS: gpu ? '' : '1' };
 for (const name of Object.keys(env)) if (env[name] === '') delete env[name];
