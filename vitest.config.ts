@@ -5,7 +5,11 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** Seconds that a file takes on two cores, by the beginning of its path: the first that fits counts. Others take FEW. */
 const SECONDS: [path: string, seconds: number][] = [
   ['test/frameworks/flags', 20],
+  ['test/frameworks/loops', 340],
   ['test/frameworks/', 150],
+  ['test/cli/slurm', 110],
+  ['test/python/integrations', 80],
+  ['test/package/install', 60],
   ['test/worker/by-hand', 130],
   ['test/python/hook-', 110],
   ['test/cuda/sanitizers', 150],

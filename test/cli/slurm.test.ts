@@ -58,7 +58,7 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
       const entry = await status(job);
       if (entry.state === state) return entry;
       if (looks > 150) throw new Error(`${job} is ${entry.state}, not ${state}: ${entry.reason}`);
-      await new Promise((resolve) => setTimeout(resolve, 300));
+      await new Promise((resolve) => setTimeout(resolve, 1000)); // a look takes a third of a second of CPU
     }
   }
   /** Of all submissions. */
@@ -150,7 +150,7 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
     const [job = ''] = await submit(options, [PYTHON, 'late.py'], { OOMTUNE_RESTART_SECONDS: '0.1' });
     const { slurm: place } = await status(job);
     const again = async () => (await slurm.job(place.job)).Restarts === '1';
-    await waitFor(async () => ((await again()) ? null : `not started again: ${JSON.stringify(await status(job))}`));
+    await waitFor(async () => ((await again()) ? null : `${job} is not started again`));
     const waiting = await until(job, 'queued');
     expect(waiting.reason).toMatch(/^waits in Slurm's partition all/);
     const { stdout } = await call(['recommend', '--json', 'late']);
