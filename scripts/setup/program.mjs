@@ -26,8 +26,15 @@ function licence(folder) {
 }
 
 const built = await rolldown({
-  // native.js stands for itself, too: the installation asks it whether what was built ahead loads
-  input: { main: join(ROOT, 'dist', 'cli', 'main.js'), native: join(ROOT, 'dist', 'runtime', 'native.js') },
+  input: {
+    main: join(ROOT, 'dist', 'cli', 'main.js'),
+    // native.js stands for itself, too: the installation asks it whether what was built ahead loads
+    native: join(ROOT, 'dist', 'runtime', 'native.js'),
+    // and what the tests' daemon has with settings of its own (test/fixtures/daemon)
+    daemon: join(ROOT, 'dist', 'daemon', 'index.js'),
+    store: join(ROOT, 'dist', 'store', 'index.js'),
+    runtime: join(ROOT, 'dist', 'runtime', 'index.js'),
+  },
   platform: 'node',
   // an option of a library's, and not there: bullmq packs its keys without it
   external: ['msgpackr-extract'],
