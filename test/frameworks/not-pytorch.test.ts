@@ -24,8 +24,8 @@ describe.each(PROGRAMS.filter(({ name }) => there(name)))('a program of $name', 
       at,
     )) as FindBatchReport;
     expect(found.status, JSON.stringify(found)).toBe('found');
-    // Six where processes hold alike; where their threads do not (by a hundredth of the budget), what the tuner's own tests hold.
-    expect(found.launches).toBeLessThanOrEqual(10);
+    // Six where processes hold alike. How many where their threads do not, the tests of the tuner hold (test/tuner/noisy-launches).
+    expect(found.launches).toBeLessThanOrEqual(16);
     const most = found.max_micro_batch as number;
     const beyond = found.probes.filter(({ outcome }) => outcome === 'device_oom').map((one) => one.micro_batch);
     expect(Math.min(...beyond)).toBeGreaterThan(most);
