@@ -144,8 +144,8 @@ const remark = z.object({
   message: text(1000).default(''),
 });
 
-/** A job that was asked to has written a checkpoint at so many steps, and waits; `since`: when it began to, in seconds since the epoch. */
-const checkpoint = z.object({ t: z.literal('checkpoint'), n: count, since: figure.max(1e12) });
+/** A job that was asked to has written a checkpoint at so many steps, and waits. */
+const checkpoint = z.object({ t: z.literal('checkpoint'), n: count });
 
 /** Where the hook cuts batches into micro-batches, and why there. */
 const cut = z.object({ t: z.literal('cut'), cut: cutPlace, why: text(1000) });

@@ -15,7 +15,8 @@ afterEach(() => rmSync(cwd, { recursive: true, force: true }));
 /** The job in a folder of its own, to its end. */
 async function run(...flags: string[]) {
   cwd = mkdtempSync(join(tmpdir(), 'oomtune-checkpoint-'));
-  const bench = workbench('run', [python, script, ...flags], { cwd, timeoutSeconds: 300 });
+  const resumeArg = flags.includes('--lasts') ? null : '--resume';
+  const bench = workbench('run', [python, script, ...flags], { cwd, timeoutSeconds: 300, resumeArg });
   const report = await runJob(bench.request, bench.deps);
   const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
   const { launches } = bench.persisted.findLast((patch) => 'launches' in patch) as {
@@ -41,7 +42,7 @@ describe('a job whose memory falls to pieces', () => {
     expect((made.length - 20) % 4).toBe(0);
     const why = `Memory lay in pieces, and it was ended at its checkpoint of step ${made.length - 20}: going on with 4 x 2`;
     expect(notes).toContain(`${why}, resuming.`);
-    expect(notes.join('\n')).toContain('Where it would resume from its own next checkpoint, it is ended there');
+    expect(notes.join('\n')).toContain('It is ended at its own next checkpoint and goes on from there with 4 x 2.');
     expect(runs).toMatchObject([{ config: { micro_batch: 8 } }, { config: { micro_batch: 4 }, why }]);
     execFileSync(python, [script, '--straight', String(made.length)], { cwd });
     const other = weights('straight.json');
@@ -49,8 +50,8 @@ describe('a job whose memory falls to pieces', () => {
       expect(Math.abs(value - (other[at] as number))).toBeLessThan(1e-9);
   });
 
-  it('is only told so where its checkpoint is not found, as nothing shows that it would resume', async () => {
-    const { report, notes, runs } = await run('--elsewhere');
+  it('is only told so where it reads checkpoints and nobody has said that it goes on from them', async () => {
+    const { report, notes, runs } = await run('--lasts');
     expect(report).toMatchObject({ outcome: 'succeeded', launches: 1 });
     expect(notes.join('\n')).toContain('Memory lies in pieces');
     expect(runs).toHaveLength(1);

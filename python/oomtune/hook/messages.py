@@ -187,8 +187,6 @@ class Checkpoint(TypedDict):
     t: str
     #: Optimizer steps so far.
     n: int
-    #: When it began to write, in seconds since the epoch.
-    since: float
 
 
 class CutPlace(TypedDict):

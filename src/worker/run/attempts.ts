@@ -18,6 +18,7 @@ import type { FirstRun } from './first-run.js';
 import { Pieces } from './fragmentation.js';
 import { Growth } from './growth.js';
 import type { JobProgress } from './job-progress.js';
+import { isMadeToResume } from './resumption.js';
 import { isTimeUp } from './time-limit.js';
 
 /** One launch of the job, when it has ended. */
@@ -65,7 +66,7 @@ export class Attempts {
     const growth = new Growth();
     const expandable = config?.expandable_segments === true || target.expandableSegments === 'on';
     const pieces = new Pieces(target.budgetBytes, expandable);
-    const checkpoint = new CheckpointEnd(this.request, this.deps, target);
+    const checkpoint = new CheckpointEnd(this.deps, target, await isMadeToResume(this.request, target));
     let inPieces = false;
     const owner = { request: this.request, deps: this.deps, target, launches };
     const hooks: SessionHooks = {
@@ -85,7 +86,7 @@ export class Attempts {
         jobProgress.note(launches.at(-1)?.dir as string);
         if (session !== null) first?.stepped(session, step.n);
       },
-      onCheckpoint: (message) => session && void checkpoint.decide(session, message),
+      onCheckpoint: (message) => session && checkpoint.decide(session, message),
       onMeasured: (measurement) => session && first?.measured(session, measurement),
     };
     let session: Session | null = null;

@@ -3,13 +3,10 @@ import type { Checkpoint } from '../../contract/hook.js';
 import type { Config } from '../../contract/rung.js';
 import type { Session } from '../launch/session.js';
 import type { Target } from '../target.js';
-import type { WorkDeps, WorkRequest } from '../types.js';
-import { resumes } from './resumption.js';
+import type { WorkDeps } from '../types.js';
 
 /** The hook's reason for leaving a script at its checkpoint. */
 const REASON = 'checkpoint';
-/** A file's time may lie before the clock's by a tick of the kernel's. */
-const TICK_MS = 50;
 
 /** A launch that needs less memory. */
 export interface Less {
@@ -25,8 +22,8 @@ export interface Ended extends Less {
 }
 
 /**
- * Ends a launch at the script's own next checkpoint where it is about to run out of memory, and the next launch resumes from that very
- * checkpoint. Only a job of one process: of several, others may be at their part of the checkpoint still.
+ * Ends a launch at the script's own next checkpoint where it may run out of memory. Only where somebody has seen to it that the next launch
+ * resumes, as the job might have lasted to its end; and only a job of one process: of several, others may be at their part of the checkpoint still.
  */
 export class CheckpointEnd {
   #asked: Less | null = null;
@@ -34,25 +31,24 @@ export class CheckpointEnd {
   #timer: NodeJS.Timeout | null = null;
 
   constructor(
-    private readonly request: WorkRequest,
     private readonly deps: WorkDeps,
     private readonly target: Target,
+    private readonly madeToResume: boolean,
   ) {}
 
   /** Once it is asked, or cannot be. Null: it cannot, or it was already. */
   ask(session: Session, less: Less | null): string | null {
-    if (this.#asked !== null || less === null || !session.isAlone || session.spared || this.target.hidesProgram)
-      return null;
+    if (this.#asked !== null || less === null || !this.madeToResume) return null;
+    if (!session.isAlone || session.spared || this.target.hidesProgram) return null;
     this.#asked = less;
     session.order(REASON);
-    return `Where it would resume from its own next checkpoint, it is ended there and goes on with ${less.how}.`;
+    return `It is ended at its own next checkpoint and goes on from there with ${less.how}.`;
   }
 
   /** The job waits at a checkpoint. */
-  async decide(session: Session, { n, since }: Checkpoint): Promise<void> {
+  decide(session: Session, { n }: Checkpoint): void {
     const less = this.#asked;
-    const goesOn = less === null || this.deps.signal.aborted;
-    if (goesOn || !(await resumes(this.request, this.target, since * 1000 - TICK_MS).catch(() => false))) {
+    if (less === null || this.deps.signal.aborted) {
       session.order('go');
       return;
     }

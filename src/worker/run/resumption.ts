@@ -16,16 +16,25 @@ const TAKES_FLAG = /add_argument\(\s*['"]--?(?:auto[-_]?)?resume/i;
 /** The most seconds of work that `run` repeats unasked. */
 const AT_STAKE = 600;
 
-/** Whether the next launch resumes: by an argument, by the script, or from a checkpoint since `since` (ms) that it reads. */
-export async function resumes({ command, options }: WorkRequest, target: Target, since: number): Promise<boolean> {
-  if (options.resumeArg !== null) return true;
+/** Whether somebody has seen to it that a further launch resumes: by `--resume-arg`, or in the script. */
+export async function isMadeToResume({ command, options }: WorkRequest, target: Target): Promise<boolean> {
+  return options.resumeArg !== null || ((await canLookAt(command, options.cwd)) && ASKS.test(textOf(target)));
+}
+
+/** Whether the next launch resumes: it is made to, or reads a checkpoint, and one has been written since `since` (ms). */
+export async function resumes(request: WorkRequest, target: Target, since: number): Promise<boolean> {
+  const { command, options } = request;
+  if (await isMadeToResume(request, target)) return true;
   if (!(await canLookAt(command, options.cwd))) return false;
-  const { script, code } = target.plan.program;
-  const text = (script === null ? code : readText(script.absolute)) ?? ''; // where it is gone nothing in it resumes
-  if (ASKS.test(text)) return true;
+  const text = textOf(target);
   const reads =
     target.plan.resumes ?? (command.some((word) => FLAG.test(word)) || (READS.test(text) && !TAKES_FLAG.test(text)));
   return reads && (await wroteCheckpoint(command, options.cwd, since));
+}
+
+/** The script's, or what stands in its command; empty where it is gone: nothing in it resumes. */
+function textOf({ plan: { program } }: Target): string {
+  return (program.script === null ? program.code : readText(program.script.absolute)) ?? '';
 }
 
 /** Seconds of work beyond which `run` starts over only with `--restart`. */

@@ -32,12 +32,10 @@ class CheckpointEnd:
         self._asked = False
         #: It has been told to end, and the script knows.
         self._ending = False
-        #: When the first save since the last step began, in seconds since the epoch; None: nothing was saved.
-        self._since: float | None = None
         #: Shapes of all tensors that were saved since.
         self._shapes: Counter[tuple[int, ...]] = Counter()
 
-    def saved(self, what: Any, began: float) -> None:
+    def saved(self, what: Any) -> None:
         """`what` was saved. A thread may be at it still when the next step is made, so that its saves do not count."""
         if threading.current_thread() is not threading.main_thread() or self._optimizers.stepping:
             return
@@ -45,7 +43,6 @@ class CheckpointEnd:
             order = self._hook.connection.poll()
             self._asked = order is not None and order.get("t") == "checkpoint"
         if self._asked:
-            self._since = began if self._since is None else self._since
             self._shapes.update(self._of(what))
 
     def before_step(self, steps: int) -> None:
@@ -53,13 +50,13 @@ class CheckpointEnd:
         if self._ending:
             # The script caught it and trains on, from where its checkpoint is.
             self._hook.exit_process(STATUS)
-        since, shapes = self._since, self._shapes
-        if since is None or threading.current_thread() is not threading.main_thread():
+        shapes = self._shapes
+        if not shapes or threading.current_thread() is not threading.main_thread():
             return
-        self._since, self._shapes = None, Counter()
+        self._shapes = Counter()
         if self._wanted() - shapes:
             return  # not all that a checkpoint has
-        self._hook.connection.send({"t": "checkpoint", "n": steps, "since": since})
+        self._hook.connection.send({"t": "checkpoint", "n": steps})
         order = self._hook.connection.receive()
         if order is None or order.get("t") != "end":
             self._asked = order is not None

@@ -161,19 +161,17 @@ class Telemetry:
                 return
 
 
-def watch_saves(torch: Torch, hook: Hook, telemetry: Telemetry, saved: Callable[[Any, float], None]) -> None:
-    """Sets the phase while a checkpoint is written: running out of memory there has another remedy. `saved`: is told what was, and
-    when that began (seconds since the epoch)."""
+def watch_saves(torch: Torch, hook: Hook, telemetry: Telemetry, saved: Callable[[Any], None]) -> None:
+    """Sets the phase while a checkpoint is written: running out of memory there has another remedy. `saved`: is told what was."""
     original = torch.save
 
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
         before, hook.phase = hook.phase, "save"
-        began = time.time()
         telemetry.saving()
         result = original(*args, **kwargs)
         hook.phase = before
-        saved(args[0] if args else kwargs.get("obj"), began)
+        saved(args[0] if args else kwargs.get("obj"))
         return result
 
     torch.save = save
