@@ -1,20 +1,31 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { OomtuneError } from '../common/errors.js';
 import { homePath } from '../common/home.js';
 import { answersTo } from '../common/names.js';
 import { processLives } from '../common/process.js';
 import { namesIn, readText } from '../common/regular-file.js';
 import { ENDED_STATES, foregroundRecord, type JobRecord } from '../contract/job.js';
+import { isJobId } from '../store/job-id.js';
 import { hostName } from '../store/process-identity.js';
 
 /** Where the record of a command in the foreground lies, beside its launches. */
 export const recordPath = (job: string): string => join(homePath(), 'runs', job, 'job.json');
 
-/** The latest `run` or `find-batch` in the foreground of this id or name (`@`: of all); null: there is none whose record is left. */
+/** The latest `run` or `find-batch` in the foreground of this id or name (`@`: of all); null: there is none whose record is left. Throws OOMTUNE_RECORD_UNREADABLE for an id whose record is damaged. */
 export function foregroundJob(handle: string): JobRecord | null {
   const found = namesIn(join(homePath(), 'runs'))
     .map(read)
     .filter((job) => job !== null)
     .filter(({ job, name }) => handle === '@' || job === handle || name === handle || answersTo(name, handle));
+  const path = recordPath(handle);
+  if (found.length === 0 && isJobId(handle) && existsSync(path)) {
+    throw new OomtuneError(
+      'OOMTUNE_RECORD_UNREADABLE',
+      `The record of ${handle} cannot be read: ${path} is damaged, or a newer oomtune wrote it.`,
+      'Use the version that wrote it; what its launches printed lies in the folders beside it.',
+    );
+  }
   return found.toSorted((a, b) => (a.submitted_at < b.submitted_at ? 1 : -1))[0] ?? null;
 }
 

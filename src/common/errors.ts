@@ -16,7 +16,7 @@ export const ERROR_CODES = {
   OOMTUNE_REDIS_MISSING: { exit: 5, about: 'The redis-server executable is not installed.' },
   OOMTUNE_REDIS_UNSAFE: { exit: 5, about: 'The Redis in use would let strangers run commands, or may lose data.' },
   OOMTUNE_REDIS_REFUSED: { exit: 5, about: 'Redis refused a command.' },
-  OOMTUNE_RECORD_UNREADABLE: { exit: 5, about: 'The record of a job in Redis cannot be read.' },
+  OOMTUNE_RECORD_UNREADABLE: { exit: 5, about: 'The record of a job cannot be read.' },
   OOMTUNE_HOST_TAKEN: { exit: 5, about: 'Jobs of this host name are in another home folder.' },
   OOMTUNE_HOST_ALIVE: { exit: 5, about: 'A host that is to be forgotten still lives.' },
   OOMTUNE_HOME_UNUSABLE: { exit: 5, about: "The folder of oomtune's state cannot be used." },

@@ -71,6 +71,9 @@ describe('explain of a command in the foreground', () => {
       writeFileSync(join(folder, 'job.json'), text);
       expect(await explain('killed')).toContain('oomtune itself was killed');
     }
+    const { code, stderr } = await oomtune.call(['explain', 'j-other']);
+    expect(code).toBe(5);
+    expect(stderr).toContain(`The record of j-other cannot be read: ${join(folder, 'job.json')} is damaged`);
     expect((await oomtune.call(['explain', 'nothing'])).stderr).toContain('OOMTUNE_NO_SUCH_JOB');
   });
 });
