@@ -55,7 +55,6 @@ export const agentProgress = z.discriminatedUnion('type', [
   z.object({ type: z.literal('probe'), record: probeRecord }),
   z.object({ type: z.literal('note'), text: line }),
 ]);
-export type AgentProgress = z.infer<typeof agentProgress>;
 
 /** How a launch ended, as an agent tells it. */
 export const agentExit = exitRecord.omit({ schema: true }).extend({ stuck: z.array(pid).max(10_000).optional() });
