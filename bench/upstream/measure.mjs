@@ -100,7 +100,8 @@ export const PARTS = {
       const whole = row.constant ? Math.floor((known.search.samples ?? Number.POSITIVE_INFINITY) / size) : HELD_STEPS;
       const steps = Math.min(HELD_STEPS, whole);
       const one = await alone(row, place, argv, { steps, batch, budgetBytes, allocator });
-      trials.push({ size, fit: one.fit, peak: one.peak, steps: one.steps ?? null, retries: one.retries ?? null });
+      const { fit, peak, steps: made = null, retries = null, refused = null, step_s = null } = one;
+      trials.push({ size, fit, peak, steps: made, retries, refused, step_s });
       return one.fit;
     };
     const holds = await fits(found);

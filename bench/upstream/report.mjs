@@ -179,7 +179,7 @@ const ON_CPU =
 
 /** How the rows of the GPU were measured. */
 const ON_GPU =
-  ' Six at a time on the one GPU, which the seconds show: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 6 --minutes 9 --row-minutes 4`. Searches had `--amp off` then. DCGAN and, as it stands, nanoGPT were searched again on the same day; convnext_tiny, efficientnet_b0 and PyG three at a time.';
+  ' Searches and fresh processes of 2026-11-24 nine at a time on the one GPU, the rest six at a time the day before, so that × compares seconds of two loads: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 9 --minutes 9.2 --row-minutes 4 --parts search,truth --once`; of those searches the log was kept, not each probe. Most sizes above the answers that fit as well fill the budget to the brim: the allocator gives back its cache, and cuDNN does with less workspace than it asked for. The search takes that for no proof. Fifteen such sizes of fifteen programs, tried once more to the end of the epoch or 200 steps (5 to 200 in all), lasted all fifteen.';
 
 /** What is no program as it stands, or ran with packages of its own. */
 function besideOf(measured, lines) {

@@ -27,7 +27,7 @@ class Observer:
         if count == TIMED and self.third is None:
             self.settle()
             self.third = time.time() - float(os.environ["UPSTREAM_STARTED"])
-            self.early = self.retries()
+            self.early = self.figure("num_alloc_retries")
         if STEPS and count == STEPS:
             self.settle()
             self.write(True)
@@ -44,9 +44,9 @@ class Observer:
         if self.torch.cuda.is_available() and self.torch.cuda.is_initialized():
             self.torch.cuda.synchronize()
 
-    def retries(self):
+    def figure(self, name):
         cuda = self.torch.cuda
-        return cuda.memory_stats().get("num_alloc_retries", 0) if cuda.is_available() and cuda.is_initialized() else 0
+        return cuda.memory_stats().get(name, 0) if cuda.is_available() and cuda.is_initialized() else 0
 
     def write(self, ended):
         if os.getpid() != self.pid or not self.counts:
@@ -60,9 +60,14 @@ class Observer:
             self.torch.save([p.detach().cpu().clone() for p in tensors], os.environ["UPSTREAM_WEIGHTS"])
         with open(os.environ["UPSTREAM_RESULT"], "w") as file:
             # How often the allocator gave back its cache to go on, after the first three steps.
-            retries = self.retries() - self.early
-            told = {"steps": max(self.counts.values()), "third_s": self.third, "ended": ended, "retries": retries}
-            file.write(json.dumps(told) + "\n")
+            retries = self.figure("num_alloc_retries") - self.early
+            steps = max(self.counts.values())
+            step_s = None
+            if self.third is not None and steps > TIMED:
+                step_s = (time.time() - float(os.environ["UPSTREAM_STARTED"]) - self.third) / (steps - TIMED)
+            told = {"steps": steps, "third_s": self.third, "step_s": step_s, "ended": ended, "retries": retries}
+            # Allocations that were refused, which a library (cuDNN, with less workspace) got over.
+            file.write(json.dumps({**told, "refused": self.figure("num_ooms")}) + "\n")
 
     def at_end(self):
         self.write(False)
