@@ -19,7 +19,10 @@ function smallestImpossible(state: SearchState): number {
   if (isFull(state)) return Math.min(seen, closingSize(top as number));
   if (!last?.phased || model.elastic || model.upper === null || top === null || model.points.length < 3) return seen;
   if (top < DRAWN * model.upper) return seen;
-  return Math.min(seen, Math.max(top + 1, Math.floor((model.caching || model.grown ? USABLE : 1) * model.upper) + 1));
+  const room = Math.floor((model.caching || model.grown ? USABLE : 1) * model.upper) + 1;
+  // A library may do without a part of what the line counts: it tells a second process where to begin, and then a size has to fail.
+  if (model.flexible && (history.largestVerified ?? 0) > (history.sizes[0] as number)) return seen;
+  return Math.min(seen, Math.max(top + 1, room));
 }
 
 /**

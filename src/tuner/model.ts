@@ -19,6 +19,8 @@ export interface CurvePoint {
   phased: boolean;
   caching: boolean;
   retries: number;
+  /** Libraries that took part do with less memory where it is short. */
+  flexible: boolean;
 }
 
 interface Line {
@@ -35,6 +37,8 @@ const SATURATED = 0.97;
 const BENT = 0.01;
 /** A larger size that takes less than this part of what a smaller one took shows that the smaller one was given what it did not need. */
 const LESS = 0.95;
+/** Above the line's limit by more than it may be off. */
+const BEYOND = 1.02;
 /** Without separate phases: the rise over the lowest peak that shows that a point has left the optimizer's floor. */
 const RISEN = 1.05;
 
@@ -57,6 +61,8 @@ export class MemoryModel {
   readonly processNoise: number;
   /** Libraries took memory at some size that they did without at a larger one (cuDNN's workspaces): a peak is no proof of what is needed. */
   readonly elastic: boolean;
+  /** A library was at work that does with less workspace where memory is short: sizes above the line may fit all the same. */
+  readonly flexible: boolean;
   /** Memory does not rise in a line: the last two slopes predict different limits. */
   readonly bent: boolean;
   readonly #active: Line | null;
@@ -74,10 +80,14 @@ export class MemoryModel {
       (r) => !points.some((larger) => larger.microBatch > r.microBatch && larger.active < LESS * r.active),
     );
     this.elastic = needed.length < points.length;
+    this.flexible = points.some((r) => r.flexible);
     const alike = sameGradients(needed);
-    const usable = alike.every((r) => r.phased) ? alike : risen(alike);
-    const unsaturated = usable.filter((r) => !r.caching || (r.total < SATURATED * budgetBytes && r.retries === 0));
-    const anchor = points.at(-1);
+    const risen = alike.every((r) => r.phased) ? alike : risenOf(alike);
+    const isFree = (r: CurvePoint): boolean => !r.caching || (r.total < SATURATED * budgetBytes && r.retries === 0);
+    // A size that libraries had less workspace for lies on no line.
+    const usable = this.flexible && risen.filter(isFree).length > 1 ? risen.filter(isFree) : risen;
+    const unsaturated = usable.filter(isFree);
+    const anchor = usable === risen ? points.at(-1) : usable.at(-1);
     this.#active = anchored(
       lineThrough(usable, (r) => r.active),
       anchor,
@@ -92,6 +102,11 @@ export class MemoryModel {
     this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
     this.grown = cached && grows;
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
+  }
+
+  /** Whether a size that fits lies beyond the line, as libraries do with less workspace there. */
+  isStretched(size: number): boolean {
+    return this.flexible && this.lower !== null && size > BEYOND * this.lower;
   }
 
   /** Bytes that one more sample adds to the peak of forward and backward; null: no line yet. */
@@ -190,6 +205,7 @@ function pointOf(o: Observation): CurvePoint | null {
     phased: forwardBackwardBytes !== null,
     caching,
     retries: o.alloc_retries,
+    flexible: o.flexible_workspaces === true,
   };
 }
 
@@ -213,7 +229,7 @@ export function hasRisen(points: readonly CurvePoint[]): boolean {
 }
 
 /** Of peaks that mix the phases only those tell a slope that have left the optimizer's floor. */
-function risen(points: readonly CurvePoint[]): readonly CurvePoint[] {
+function risenOf(points: readonly CurvePoint[]): readonly CurvePoint[] {
   const floor = Math.min(...points.map((r) => r.total));
   const clear = points.filter((r) => r.total >= RISEN * floor);
   const [first, last] = [points[0], points.at(-1)];

@@ -40,7 +40,8 @@ const BRIM = 0.001;
 
 /**
  * It ran only because a caching allocator gave back its cache after the first step, and either went on to, or filled the budget to
- * the brim: how the fragments lay decided, and in the next process they lie otherwise. No proof that it fits.
+ * the brim: how the fragments lay decided, and in the next process they lie otherwise. No proof that it fits, unless segments can
+ * grow: then there are none.
  */
 export function fillsBudget(o: Observation, budgetBytes: number): boolean {
   if (o.outcome !== 'fit' || o.alloc_retries === 0 || !o.peaks.reserved_bytes) return false;

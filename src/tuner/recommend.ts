@@ -154,10 +154,15 @@ export function retriesOf(history: RungHistory, size: number): number {
   return (fits.findLast((o) => o.fresh) ?? fits.at(-1))?.alloc_retries ?? 0;
 }
 
-/** Unmeasured peaks cannot be compared: then the size itself has to stay below the largest by the headroom. */
-export function leavesRoom(history: RungHistory, size: number, limit: number, { max, headroomPct }: Choice): boolean {
+/**
+ * Unmeasured peaks cannot be compared, and those of libraries that take what is left for workspace tell nothing: then the size itself
+ * has to stay below the largest by the headroom.
+ */
+export function leavesRoom(history: RungHistory, size: number, limit: number, choice: Choice): boolean {
+  const { max, model, headroomPct } = choice;
   const peak = highest(history, size, lastingPeak);
-  return peak === null ? size <= max * (1 - headroomPct / 100) || headroomPct === 0 : peak <= limit;
+  if (peak !== null && (peak <= limit || !model.isStretched(max))) return peak <= limit;
+  return size <= max * (1 - headroomPct / 100) || headroomPct === 0;
 }
 
 /** The largest choice that should leave the headroom, by interpolation; null if trying on is no use. */
@@ -174,6 +179,7 @@ export function largestWithHeadroom(
   const bad = history.failingBelow(max);
   // Fits are not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
+  if (model.isStretched(max) && spent < 2) return choices.down(max * (1 - headroomPct / 100));
   // A size that was measured to leave too little is not predicted again.
   const tight = measured
     .filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0))

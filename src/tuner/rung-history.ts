@@ -29,8 +29,8 @@ export class RungHistory {
   readonly #ran: readonly Observation[];
 
   /**
-   * `needs`: the accumulation that a probe of a size must have had to count. `knownBad`: told from outside. `brimming`: sizes that
-   * fill the budget to the brim are believed, too.
+   * `needs`: the accumulation that a probe of a size must have had to count. `knownBad`: told from outside. `mayFillBudget`: sizes
+   * that fill the budget to the brim are believed, too.
    */
   constructor(
     rung: Rung,

@@ -194,8 +194,8 @@ function settled(state: SearchState): boolean {
  */
 function isPromise(state: SearchState, verified: number): boolean {
   const { model } = state;
-  if (state.perLaunch || !model.grown || model.bent || model.elastic || model.lower === null || model.upper === null)
-    return false;
+  if (state.perLaunch || !model.grown || model.bent || model.elastic || model.flexible) return false;
+  if (model.lower === null || model.upper === null) return false;
   return exactLimit(state) < closingSize(verified) && model.upper <= PIECES * verified;
 }
 

@@ -341,12 +341,15 @@ export class Tuner {
     const c = this.#constraints;
     const needs = (size: number) => this.#plan.probeAccumulation(size);
     const counted = countedAs(grows, this.#telling);
-    const history = new RungHistory(rung, counted, c.budgetBytes, needs, isFirst ? c.knownBad : null, mayFillBudget);
+    const canGrow = grows || c.expandable === 'on';
+    // Where segments can grow no order of the pieces decides: a size that gives back its cache in one step does so in the next.
+    const believed = mayFillBudget || canGrow;
+    const history = new RungHistory(rung, counted, c.budgetBytes, needs, isFirst ? c.knownBad : null, believed);
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
     const last = this.#observations.at(-1);
     return {
       rung,
-      grows: grows || c.expandable === 'on',
+      grows: canGrow,
       turnsOn: grows,
       history,
       sizes,

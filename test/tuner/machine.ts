@@ -22,6 +22,7 @@ export interface Result {
   short?: boolean;
   step_s?: number | null;
   alloc_retries?: number;
+  flexible_workspaces?: boolean;
   restless?: boolean;
   rise_bytes_per_step?: number;
   growth_bytes_per_step?: number;
@@ -115,6 +116,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
       ...result.peaks,
     },
     alloc_retries: result.alloc_retries ?? 0,
+    ...(result.flexible_workspaces ? { flexible_workspaces: true } : {}),
     ...(result.restless ? { restless: true } : {}),
     ...(result.blocks === undefined ? {} : { blocks: result.blocks }),
     rise_bytes_per_step: result.rise_bytes_per_step ?? null,

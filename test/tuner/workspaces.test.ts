@@ -45,3 +45,43 @@ describe('workspaces that shrink to what is left', () => {
     },
   );
 });
+
+/** A discriminator's convolutions under 3 GiB of an H200: 11 MiB a sample as fast as they can, 2.6 MiB where no more is left. */
+const gan = (flexible: boolean): Job => ({
+  run: ({ micro_batch: size }) => {
+    const least = RESIDENT + 2.6 * MIB * size;
+    if (least > BUDGET - CONTEXT - 24 * MIB) return { outcome: 'device_oom' };
+    const active = Math.min(RESIDENT + 11 * MIB * size, BUDGET - CONTEXT - 24 * MIB);
+    return {
+      outcome: 'fit',
+      step_s: 0.00015 * size,
+      flexible_workspaces: flexible,
+      // Full to the brim, the cache is given back in every step, for ever.
+      ...(RESIDENT + 11 * MIB * size > active ? { alloc_retries: 3, restless: true } : {}),
+      peaks: {
+        total_bytes: active + CONTEXT + 20 * MIB,
+        forward_backward_bytes: active,
+        optimizer_bytes: RESIDENT,
+        reserved_bytes: active + 20 * MIB,
+        resident_bytes: RESIDENT,
+      },
+    };
+  },
+});
+
+describe('workspaces that grow with the size, in a line', () => {
+  const largest = Math.floor((BUDGET - CONTEXT - 24 * MIB - RESIDENT) / (2.6 * MIB));
+
+  it.each(['possible', 'on'] as const)('are no limit where a library does with less (segments: %s)', (expandable) => {
+    const s = search(gan(true), constraints({ budgetBytes: BUDGET, expandable }));
+    const answer = found(s);
+    expect(answer.max_micro_batch).toBeLessThanOrEqual(largest);
+    expect(answer.max_micro_batch).toBeGreaterThanOrEqual(0.975 * largest);
+    expect(s.launches).toBeLessThanOrEqual(6);
+  });
+
+  it('are one by their line where none is known to: there it is proof', () => {
+    const { max_micro_batch: max } = found(search(gan(false), constraints({ budgetBytes: BUDGET, expandable: 'on' })));
+    expect(max).toBeLessThan(0.5 * largest);
+  });
+});

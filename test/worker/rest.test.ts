@@ -6,7 +6,7 @@ import { createLog } from '../../src/common/log.js';
 import type { Probe } from '../../src/contract/measurement.js';
 import { Session } from '../../src/worker/launch/session.js';
 import { observeFit } from '../../src/worker/search/observe.js';
-import type { Measurement } from '../../src/worker/search/worst-rank.js';
+import { growthPerStep, type Measurement } from '../../src/worker/search/worst-rank.js';
 import { FIXTURES, workbench } from './harness.js';
 
 const probe: Probe = {
@@ -86,5 +86,11 @@ describe('samples of other lengths', () => {
     ['speed', false],
   ] as const)('take part in a probe to %s: %s', async (purpose, varied) => {
     expect(await ask(1, 0, { ...probe, purpose })).toMatchObject({ varied });
+  });
+
+  it('does not grow where it gives back its cache: what it takes meanwhile is what is left', () => {
+    const creeping = { alloc_retries: 0, quiet_steps: 0, growth_bytes_per_step: null, creep_bytes_per_step: 4096 };
+    expect(growthPerStep(probe, creeping as Measurement)).toBe(4096);
+    expect(growthPerStep(probe, { ...creeping, alloc_retries: 30 } as Measurement)).toBeNull();
   });
 });

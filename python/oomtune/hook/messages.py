@@ -81,6 +81,8 @@ class Costs(Peaks, Breakdown):
     steps: int
     step_s: list[float]
     alloc_retries: int
+    #: A library was at work that does with less workspace where memory is short.
+    flexible_workspaces: bool
     quiet_steps: int | None
     creep_bytes_per_step: float | None
 

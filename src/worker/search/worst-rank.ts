@@ -64,8 +64,9 @@ export function growthPerStep(
   { rest_steps: restSteps }: Pick<Probe, 'rest_steps'>,
   measurement: Measurement,
 ): number | null {
-  const { growth_bytes_per_step: left, creep_bytes_per_step: creep } = measurement;
-  const restless = isRestless({ rest_steps: restSteps }, measurement);
+  const { growth_bytes_per_step: left, creep_bytes_per_step: creep, alloc_retries: retries } = measurement;
+  // What an allocator takes that gives back its cache where it has to says nothing of what is needed.
+  const restless = isRestless({ rest_steps: restSteps }, measurement) && !retries;
   if (typeof left !== 'number' && !restless) return null;
   return Math.max(0, left ?? 0, restless ? (creep ?? 0) : 0);
 }

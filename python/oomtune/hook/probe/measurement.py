@@ -105,6 +105,7 @@ class Measurement:
             "steps": len(self.seconds),
             "step_s": [round(seconds, 6) for seconds in timed],
             "alloc_retries": self._memory.retries() - (self._retries or 0),
+            "flexible_workspaces": self._memory.flexible_workspaces(),
             # With changing lengths no allocator comes to rest.
             "quiet_steps": None if self._vary else self._allocator.quiet_steps(),
             "creep_bytes_per_step": None if self._vary else self._allocator.creep(),
