@@ -9,9 +9,13 @@ const LONG_STEP = 0.1;
 const VERIFY_STEPS = 10;
 /** Steps for which a caching allocator has to be at rest: near the limit it finds out by and by what does not fit. */
 const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { own: 8, verify: 8, bound: 3, speed: 3 };
+/** One that is only to be seen to fail is not waited for for long. */
+const BOUND_WITHIN = 8;
 /** The same where segments can grow: there are next to no pieces that could lie otherwise in a later step. */
-const GROWN_VERIFY_STEPS = 6;
-const GROWN_REST_STEPS: typeof REST_STEPS = { ...REST_STEPS, verify: 4 };
+const GROWN_VERIFY_STEPS = 5;
+const GROWN_REST_STEPS: typeof REST_STEPS = { own: 8, verify: 4, bound: 1, speed: 1 };
+/** And where libraries do with less workspace, they ask for more in every step, and are refused in every step: there is no rest to wait for. */
+const FLEXIBLE_WITHIN = 10;
 
 /** Whether a fit ran for as long as a verification does. */
 export function isLongEnough({ steps: ran, short }: Observation, steps: number, caching: boolean): boolean {
@@ -25,7 +29,7 @@ export function probeLength(
   { steps, budgetBytes }: Constraints,
   seen: readonly Observation[],
   grows: boolean,
-): Pick<Probe, 'steps' | 'rest_steps'> & Doubt {
+): Pick<Probe, 'steps' | 'rest_steps' | 'rest_within'> & Doubt {
   const caching = seen.some((o) => (o.peaks.reserved_bytes ?? 0) > 0);
   const steady = isSteady(microBatch, seen, budgetBytes);
   const more = (): number => {
@@ -33,10 +37,13 @@ export function probeLength(
     if (!steady && seen.some((o) => mayGrow(o, budgetBytes))) return BELIEVED;
     return purpose === 'speed' && !stepsAreLong(microBatch, seen) ? SPEED_STEPS : 0;
   };
+  const flexible = grows && seen.some((o) => o.flexible_workspaces);
+  const within = purpose === 'bound' ? BOUND_WITHIN : flexible ? FLEXIBLE_WITHIN : null;
   return {
     steps: Math.max(steps, more()),
     // The script's own batch is the first that is measured: whether there is such an allocator is not known yet.
     rest_steps: caching || purpose === 'own' ? ((grows ? GROWN_REST_STEPS : REST_STEPS)[purpose] ?? 0) : 0,
+    ...(within === null ? {} : { rest_within: within }),
     ...doubtOf(budgetBytes, steady),
   };
 }

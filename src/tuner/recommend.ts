@@ -82,7 +82,8 @@ export function recommend(choice: Choice): Recommendation {
     return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
   const peak = highest(history, pick, lastingPeak);
   const wide = peak === null || peak <= model.budgetBytes * (1 - choice.headroomPct / 100);
-  return { size: pick, notes: [...notesOn(choice, pick, good, best), ...(wide ? [] : [tightNote(choice)])] };
+  const tight = wide ? [] : [model.isStretched(choice.max) ? workspaceNote(choice) : tightNote(choice)];
+  return { size: pick, notes: [...notesOn(choice, pick, good, best), ...tight] };
 }
 
 /**
@@ -221,6 +222,10 @@ function lastResort({ history, choices, max, headroomPct }: Choice, measured: nu
 
 export function tightNote({ headroomPct }: Pick<Choice, 'headroomPct'>): string {
   return `No size leaves the headroom (weights and the optimizer fill the budget), so less than ${headroomPct} % of it is left free.`;
+}
+
+function workspaceNote({ headroomPct }: Choice): string {
+  return `cuDNN takes what memory is left as workspace and does with less: the size has ${headroomPct} % fewer samples than the largest, and less than ${headroomPct} % of the budget shows as free.`;
 }
 
 function notesOn({ max }: Choice, pick: number, good: number[], best: number): string[] {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { constraints, found, type Job, MIB, search } from './machine.js';
+import { searchedJobs } from './searched.js';
 
 const BUDGET = 4096 * MIB;
 const CONTEXT = 740 * MIB;
@@ -78,6 +79,18 @@ describe('workspaces that grow with the size, in a line', () => {
     expect(answer.max_micro_batch).toBeLessThanOrEqual(largest);
     expect(answer.max_micro_batch).toBeGreaterThanOrEqual(0.975 * largest);
     expect(s.launches).toBeLessThanOrEqual(6);
+  });
+
+  it('are not taken for weights that fill the budget', () => {
+    const { notes } = found(search(gan(true), constraints({ budgetBytes: BUDGET, expandable: 'possible' })));
+    expect(notes.join(' ')).not.toContain('No size leaves the headroom');
+  });
+
+  it.each(searchedJobs())('are asked for by one size, in the process that proved the line right: $name', (job) => {
+    const flexible: Job = { run: (...asked) => ({ ...job.run(...asked), flexible_workspaces: true }) };
+    const s = search(flexible, constraints({ budgetBytes: job.budgetBytes, expandable: 'possible' }));
+    expect(s.launches).toBe(2);
+    expect(s.oomLaunches).toBe(1);
   });
 
   it('are one by their line where none is known to: there it is proof', () => {
