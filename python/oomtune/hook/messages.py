@@ -83,6 +83,8 @@ class Costs(Peaks, Breakdown):
     alloc_retries: int
     #: A library was at work that does with less workspace where memory is short.
     flexible_workspaces: bool
+    #: An allocation was refused, and the step went on without it: such a library did with less.
+    workspaces_refused: bool
     quiet_steps: int | None
     creep_bytes_per_step: float | None
 
