@@ -14,8 +14,6 @@ const BOUND_WITHIN = 8;
 /** The same where segments can grow: there are next to no pieces that could lie otherwise in a later step. */
 const GROWN_VERIFY_STEPS = 5;
 const GROWN_REST_STEPS: typeof REST_STEPS = { own: 8, verify: 4, bound: 1, speed: 1 };
-/** And where libraries do with less workspace, they ask for more in every step, and are refused in every step: there is no rest to wait for. */
-const FLEXIBLE_WITHIN = 10;
 
 /** Whether a fit ran for as long as a verification does. */
 export function isLongEnough({ steps: ran, short }: Observation, steps: number, caching: boolean): boolean {
@@ -37,13 +35,11 @@ export function probeLength(
     if (!steady && seen.some((o) => mayGrow(o, budgetBytes))) return BELIEVED;
     return purpose === 'speed' && !stepsAreLong(microBatch, seen) ? SPEED_STEPS : 0;
   };
-  const flexible = grows && seen.some((o) => o.flexible_workspaces);
-  const within = purpose === 'bound' ? BOUND_WITHIN : flexible ? FLEXIBLE_WITHIN : null;
   return {
     steps: Math.max(steps, more()),
     // The script's own batch is the first that is measured: whether there is such an allocator is not known yet.
     rest_steps: caching || purpose === 'own' ? ((grows ? GROWN_REST_STEPS : REST_STEPS)[purpose] ?? 0) : 0,
-    ...(within === null ? {} : { rest_within: within }),
+    ...(purpose === 'bound' ? { rest_within: BOUND_WITHIN } : {}),
     ...doubtOf(budgetBytes, steady),
   };
 }

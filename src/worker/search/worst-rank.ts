@@ -44,9 +44,10 @@ function stepsToDoubt(probe: Probe, { growth_bytes_per_step: growth, steps, tota
 }
 
 /** Until its caching allocator may have rested long enough. */
-function stepsToRest(probe: Probe, { quiet_steps: quiet, steps }: Measurement): number {
+function stepsToRest(probe: Probe, { quiet_steps: quiet, steps, workspaces_refused: refused }: Measurement): number {
   const { rest_steps: restSteps, rest_within: within = MOST_STEPS } = probe;
-  if (quiet === null || quiet === undefined || quiet >= restSteps) return 0;
+  // A library that was refused its workspace asks for it in every step: there is no rest to wait for.
+  if (quiet === null || quiet === undefined || quiet >= restSteps || refused) return 0;
   return Math.max(0, Math.min(restSteps - quiet, within - steps));
 }
 
