@@ -3,7 +3,11 @@ and finds how its outputs join."""
 
 from __future__ import annotations
 
+import functools
+
 from .comparison import NO_MEAN, Comparison, half_of
+from .constant_weights import varied
+from .outputs import Concatenated
 from .pytree import tree_leaves
 from .reductions import Reductions, disagreement
 from .refusal import Mismatch, Uncuttable
@@ -51,12 +55,23 @@ class EquivalenceCheck:
         """(a join for each leaf of the output, whether each requires gradients, whether reentrant checkpointing is in the graph).
         Raises Uncuttable."""
         rows = self._chosen_rows()
-        seen = self._compare(rows)
-        joins = self._ranks.agreed(lambda: seen.joins(self._reductions))
+        joins = self._joins(rows)
         if not self._ranks.same([type(join).__name__ for join in joins]):
             raise Uncuttable("its outputs join in another way on another rank")
         differentiable, reentrant = self._ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
         return joins, differentiable, reentrant
+
+    def _joins(self, rows: list[int]) -> list[Join]:
+        seen = self._compare(rows)
+        joins = self._ranks.agreed(functools.partial(seen.joins, self._reductions))
+        if not self._ranks.any(seen.undecided):
+            return joins
+        with varied(self._torch, [] if self._sharded is not None else self._parameters):
+            seen = self._compare(rows)
+            others = self._ranks.agreed(functools.partial(seen.joins, self._reductions))
+        if self._ranks.any(seen.undecided):
+            raise Uncuttable("its samples are too much alike to see which rows of its output are whose")
+        return [other if isinstance(join, Concatenated) else join for join, other in zip(joins, others)]
 
     def settle(self, index: int, names: Collection[str], parts: Sequence[Sequence[int]]) -> list[str]:
         """Names of the reductions that hold for the output at `index`, now that they weight the micro-batches differently."""
@@ -197,7 +212,15 @@ class EquivalenceCheck:
                 outputs.append(tree_leaves(self._torch, self._run(self._inputs(chosen))))
             # This run draws other random numbers.
             again = tree_leaves(self._torch, self._run(self._inputs(rows)))
-        return Comparison(self._torch, rows, outputs, again, precise and self._single())
+
+            def changed() -> Leaves:
+                random.restore()
+                return tree_leaves(self._torch, self._run(self._inputs([*rows[:-1], rows[0]])))
+
+            # Several ranks make the same forward passes, whether one of them draws or not.
+            other = changed() if self._ranks.together else None
+            fine = precise and self._single()
+            return Comparison(self._torch, rows, outputs, again, lambda: other or changed(), fine)
 
     def _single(self) -> bool:
         """Whether everything is computed in single precision or better."""
