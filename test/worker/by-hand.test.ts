@@ -125,6 +125,9 @@ describe('run, of a loop without a DataLoader', () => {
     { script: 'get_batch.py', words: ['--batch_size=300', '--max_iters=4'], budget: '50MiB', accumulated: 2 },
     { script: 'indexed.py', words: ['1000'], budget: '60MiB', accumulated: 1 },
     { script: 'minibatches.py', words: ['--minibatch-size', '2048'], budget: '50MiB', accumulated: 1 },
+    { script: 'time_first.py', words: ['--batch_size', '256'], budget: '40MiB', accumulated: 1 },
+    // Its own batch fails before it is seen whether a loader is asked: what fits is searched from its first call on.
+    { script: 'speaks_of_loaders.py', words: ['--batch-size', '2048'], budget: '120MiB', accumulated: 1 },
   ])('cuts its batches where they do not fit, to the weights of the uncut run: $script', async (loop) => {
     const folder = mkdtempSync(join(tmpdir(), 'oomtune-by-hand-'));
     const [cut, uncut] = [join(folder, 'cut'), join(folder, 'uncut')];

@@ -90,6 +90,7 @@ export class Search {
       const journal = this.#journal;
       journal.push(...this.request.journal);
       this.#whys.push(...journal.map(() => null));
+      prober.facts.hasLearned(); // the first tuner knows it
       let tuner = this.#tuner();
       for (;;) {
         const action = tuner.next();
