@@ -229,7 +229,7 @@ export class Search {
       ...seenBy(this.#prober, this.#journal),
       diagnosis:
         reached !== action
-          ? uncutFor(refusal?.evidence ?? null)
+          ? uncutFor(refusal?.evidence ?? null, facts.loop)
           : diagnosis && failed
             ? withRung(diagnosis, failed.rung, this.target.baseRung)
             : diagnosis,
