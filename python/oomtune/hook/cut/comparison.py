@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from .nearness import apart, near
 from .outputs import Concatenated, Constant, WeightedSum
 from .refusal import Mismatch, Uncuttable
 from .row_group import RowGroup
@@ -13,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Tuple
 
-    from ..types import Leaves, Tensor, Torch
+    from ..types import Leaves, Torch
     from .outputs import Join
     from .reductions import Reduction, Reductions
 
@@ -74,24 +75,7 @@ class Comparison:
         return self._holding(candidates, self._entries()[index])
 
     def _near(self, one: Any, other: Any, tolerance: float) -> bool:
-        torch = self._torch
-        if not isinstance(one, torch.Tensor):
-            if isinstance(one, float) and isinstance(other, float):
-                return one == other or abs(one - other) <= tolerance * max(abs(one), abs(other)) or one != one
-            return type(one) is type(other) and (one == other if _comparable(one) else True)
-        if not isinstance(other, torch.Tensor) or one.shape != other.shape:
-            return False
-        if not one.is_floating_point() and not one.is_complex():
-            return torch.equal(one, other)
-        return self._apart(one, other) <= tolerance
-
-    def _apart(self, one: Tensor, other: Tensor) -> float:
-        """The relative difference of two tensors; of numbers that are not rounded any counts."""
-        if not one.is_floating_point() and not one.is_complex():
-            return 0.0 if self._torch.equal(one, other) else float("inf")
-        kind = self._torch.complex128 if one.is_complex() else self._torch.double
-        one, other = (self._torch.nan_to_num(each.detach().to(kind)) for each in (one, other))
-        return float((one - other).norm()) / max(float(one.norm()), float(other.norm()), 1e-30)
+        return near(self._torch, one, other, tolerance)
 
     def _join(self, entry: Entry, reductions: Reductions) -> Join:
         torch = self._torch
@@ -128,11 +112,11 @@ class Comparison:
             kept = RowGroup(self._torch, range(len(self._rows) - 1))
             if not isinstance(changed, self._torch.Tensor) or changed.shape != whole.shape:
                 return 0.0 if order.rows(1) == order.factor == 1 else float("inf")
-            return self._apart(order.part(whole, kept), order.part(changed, kept))
+            return apart(self._torch, order.part(whole, kept), order.part(changed, kept))
         joined = self._torch.empty_like(whole)
         order.put(joined, RowGroup(self._torch, range(self._half)), first)
         order.put(joined, RowGroup(self._torch, range(self._half, len(self._rows))), last)
-        return self._apart(whole, joined)
+        return apart(self._torch, whole, joined)
 
     def _reduced(self, entry: Entry, reductions: Reductions) -> Join:
         whole, first, last, _ = entry
@@ -168,7 +152,3 @@ class Comparison:
 def half_of(rows: list[int]) -> int:
     """How many of the rows are in the first part."""
     return (len(rows) + 1) // 2
-
-
-def _comparable(value: Any) -> bool:
-    return isinstance(value, (str, bytes, int, bool, type(None)))

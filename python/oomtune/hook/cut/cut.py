@@ -211,7 +211,8 @@ class Cut:
                 self._plans[key] = (weakref.ref(module), (plan, dims.dims))
                 return plan, dims
         except Uncuttable as found:
-            reason = found
+            # Of the likeliest dimensions, if several were tried.
+            reason = reason or found
         if self.count == 0:
             self._refuse_module(module, reason)
         # Another model's call is cut: this one (a loss with weights of its own) gives the same if it runs whole.

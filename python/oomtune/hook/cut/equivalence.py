@@ -13,6 +13,7 @@ from .reductions import Reductions, disagreement
 from .refusal import Mismatch, Uncuttable
 from .row_group import RowGroup
 from .saved_tensors import SavedTensors, leaves_of_graph
+from .state import fails_on_fewer, stateless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,7 +187,8 @@ class EquivalenceCheck:
                 try:
                     found = self._batches(rows, evaluation, precise)
                 except Exception as failed:
-                    if _out_of_memory(failed):
+                    final = isinstance(failed, Uncuttable) and not isinstance(failed, Mismatch)
+                    if final or _out_of_memory(failed):
                         raise
                     error = failed
                     self._ranks.any(True)
@@ -201,13 +203,13 @@ class EquivalenceCheck:
                 seen = seen or found
             if seen:
                 return seen
-        raise Mismatch("its forward pass fails on fewer samples (%s: %s)" % (type(error).__name__, str(error)[:200]))
+        raise Mismatch(fails_on_fewer(error, self._sandbox, self._dims.count))
 
     def _batches(self, rows: list[int], evaluation: bool, precise: bool) -> Comparison:
         half = half_of(rows)
         with self._sandbox.entered(evaluation, precise) as random, self._torch.no_grad():
-            outputs: list[Leaves] = []
-            for chosen in (rows, rows[:half], rows[half:]):
+            outputs = [stateless(self._torch, self._sandbox, lambda: self._run(self._inputs(rows)), random)]
+            for chosen in (rows[:half], rows[half:]):
                 random.restore()
                 outputs.append(tree_leaves(self._torch, self._run(self._inputs(chosen))))
             # This run draws other random numbers.
@@ -251,10 +253,10 @@ class EquivalenceCheck:
             known = {id(tensor) for tensor in [*inputs, *own] if isinstance(tensor, torch.Tensor)}
             foreign, reentrant = leaves_of_graph([leaf for leaf, flag in zip(outputs, differentiable) if flag], known)
             del outputs, inputs
-        self._sandbox.drop_graphs()
-        if foreign:
-            raise Uncuttable("it uses a tensor that learns and is neither an input nor a parameter of its own")
-        saved.check_released()
+            self._sandbox.drop_graphs()
+            if foreign:
+                raise Uncuttable("it uses a tensor that learns and is neither an input nor a parameter of its own")
+            saved.check_released()
         return differentiable + [False] * (count - len(differentiable)), reentrant
 
 

@@ -165,7 +165,7 @@ class Plan:
             return self._run(self._not_compiled, tree_with(self._torch, tree, leaves, self.lengths))
 
     def _sandbox(self) -> Sandbox:
-        return Sandbox(self._torch, self.module, self.devices)
+        return Sandbox(self._torch, self.module, self.devices, self._sharded is not None)
 
     def _equivalence(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> EquivalenceCheck:
         run = functools.partial(self._run_leaves, tree)
