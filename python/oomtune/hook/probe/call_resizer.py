@@ -132,7 +132,7 @@ class CallResizer:
             return self._resized_untrained(module, args, kwargs)
         tree = (args, kwargs)
         if self.rows is None:
-            self._inspect(tree)
+            self._inspect(module, tree)
         if self.rows is None or not (self.on or self._controller.starts_at_call()):
             return None
         rows = self._resizer.rows_of(tree)
@@ -205,9 +205,10 @@ class CallResizer:
 
     # -- the first call
 
-    def _inspect(self, tree: Any) -> None:
+    def _inspect(self, module: Module, tree: Any) -> None:
         """Finds the batch size and its variables."""
-        found = CallRows(self._resizer, tree, sys._getframe())
+        ask = functools.partial(self._instrumentation.cut.sample_dim, module, *tree)
+        found = CallRows(self._resizer, tree, sys._getframe(), ask)
         self.rows, self._variables, self.suitable = found.count, found.variables, found.suitable
 
     def _call_site(self, module: Module) -> Any:
