@@ -89,6 +89,14 @@ class Order(CutCase):
 
         self.same(make, step, words(), steps=5)
 
+    def test_packed_sequences_which_the_script_has_sorted(self):
+        def sorted_by_length():
+            lengths = torch.randint(3, 20, (64,)).sort(descending=True)[0]
+            real = torch.arange(int(lengths[0])) < lengths[:, None]
+            return torch.randint(1, WORDS, real.shape) * real, lengths
+
+        self.same(Packed, lambda m, x: m(*x).pow(2).mean(), sorted_by_length)
+
     def test_a_module_that_draws_random_numbers_in_every_mode(self):
         # Too few to change the weights by much, and enough to be seen.
         for first in (False, True):
@@ -104,6 +112,16 @@ class Order(CutCase):
         same = lambda m, x: nn.functional.cross_entropy(m(x), torch.randint(WORDS, (64 * TOKENS,)))  # noqa: E731
         self.refused("too much alike to see which rows", make, same, lambda: torch.zeros(TOKENS, 64, dtype=torch.long))
         self.same(make, same, lambda: torch.randint(WORDS, (TOKENS, 64)))
+
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.recurrent = nn.Embedding(WORDS, 8), nn.LSTM(8, WIDTH, batch_first=True)
+
+    def forward(self, words, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(self.embedding(words), lengths, batch_first=True)
+        return self.recurrent(packed)[1][0][-1]
 
 
 class NoisyMixing(nn.Module):

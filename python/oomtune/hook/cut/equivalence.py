@@ -81,7 +81,7 @@ class EquivalenceCheck:
             return self._settled_together(index, candidates, parts)
         rows = disagreement(candidates, parts)
         while rows is not None:
-            seen = self._compare(list(rows))
+            seen = self._compare(sorted(rows))
             kept = seen.holding(candidates, index)
             if len(kept) == len(candidates):
                 kept = self._told_apart(index, candidates, parts, rows)
@@ -95,7 +95,7 @@ class EquivalenceCheck:
         """settle() if no rank may run the module alone: every rank runs it as often as any must."""
         rows = disagreement(candidates, parts)
         while self._ranks.any(rows is not None):
-            seen = self._compare(list(rows or (0, 1)))
+            seen = self._compare(sorted(rows or (0, 1)))
             kept = candidates
             if rows is not None:
                 kept = seen.holding(candidates, index)
@@ -116,7 +116,7 @@ class EquivalenceCheck:
                 continue
             for leaves in (self._marked(reduction, rows[1]), self._begun(reduction, rows)):
                 marked = self._with_leaves(leaves)
-                seen = marked._compare(list(rows))
+                seen = marked._compare(sorted(rows))
                 others = marked._reductions.named([one.name for one in candidates])
                 names = [one.name for one in seen.holding(others, index)]
                 if 0 < len(names) < len(candidates):
@@ -157,13 +157,14 @@ class EquivalenceCheck:
         return leaves
 
     def _chosen_rows(self) -> list[int]:
-        """Two or three samples on which the reductions differ as much as possible."""
+        """Two or three samples on which the reductions differ as much as possible, in the order in which they are in the batch: a
+        script may have sorted them (packed sequences are)."""
         every = list(range(self._dims.count))
         if len(every) < 3:
             return every
         apart = disagreement(self._reductions.named(), [every[:1], every[1:]]) or (0, 1)
         low, high = apart if apart[0] != apart[1] else (0, 1)
-        return [low, next(row for row in every if row not in (low, high)), high]
+        return sorted([low, next(row for row in every if row not in (low, high)), high])
 
     def _inputs(self, rows: list[int], grad: bool = False) -> Leaves:
         found: Leaves = []
