@@ -3,7 +3,7 @@
 import unittest
 
 import torch
-from cut_case import CutCase, rows
+from cut_case import CutCase, net, rows
 from torch import nn
 
 TOKENS, WIDTH, WORDS = 12, 16, 30
@@ -88,6 +88,16 @@ class Order(CutCase):
             return Words()
 
         self.same(make, step, words(), steps=5)
+
+    def test_parts_are_as_contiguous_as_the_whole(self):
+        class Viewing(Words):
+            def forward(self, words, state=None):
+                # As view() and cuDNN ask for it.
+                assert words.view(-1).is_contiguous() and all(each.is_contiguous() for each in state)
+                return super().forward(words, state)
+
+        self.same(Viewing, loss, words())
+        self.same(net, lambda m, x: m(x).pow(2).mean(), lambda: rows().t().contiguous().t())
 
     def test_packed_sequences_which_the_script_has_sorted(self):
         def sorted_by_length():
