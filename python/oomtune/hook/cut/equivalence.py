@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import functools
 
-from .comparison import NO_MEAN, Comparison, half_of
+from .comparison import COARSE, FINE, NO_MEAN, Comparison, half_of
 from .constant_weights import varied
 from .outputs import Concatenated
 from .pytree import tree_leaves
+from .redraws import Redraws
 from .reductions import Reductions, disagreement
 from .refusal import Mismatch, Uncuttable
 from .row_group import RowGroup
@@ -51,6 +52,8 @@ class EquivalenceCheck:
         self._ranks = ranks
         self._sharded = sharded
         self._reductions = Reductions(torch, leaves, dims)
+        tolerance = FINE if self._single() else COARSE
+        self.redraws = Redraws(torch, sandbox, lambda: run(self._inputs(self._chosen_rows())), tolerance, ranks)
 
     def found(self) -> tuple[list[Join], list[bool], bool]:
         """(a join for each leaf of the output, whether each requires gradients, whether reentrant checkpointing is in the graph).

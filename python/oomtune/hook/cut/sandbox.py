@@ -33,9 +33,9 @@ class Sandbox:
         return Snapshot(buffer_keys(self._modules))
 
     @contextlib.contextmanager
-    def entered(self, evaluation: bool, precise: bool) -> Generator[RngState, None, None]:
-        """`evaluation`: all modules are in evaluation mode, else only those that draw or take statistics; `precise`: without
-        autocast and TF32. Yields the random state at the start."""
+    def entered(self, evaluation: bool, precise: bool, still: bool = True) -> Generator[RngState, None, None]:
+        """`evaluation`: all modules are in evaluation mode, else (`still`) only those that draw or take statistics; `precise`:
+        without autocast and TF32. Yields the random state at the start."""
         torch = self._torch
         state = RngState(torch, self._devices)
         buffers, attributes = self.buffers(), self.attributes()
@@ -47,7 +47,7 @@ class Sandbox:
             for module, _ in compiled:
                 module._compiled_call_impl = None  # nothing is compiled anew for two samples
             for module in self._modules:
-                if evaluation or isinstance(module, quiet):
+                if evaluation or (still and isinstance(module, quiet)):
                     module.training = False
             with contextlib.ExitStack() as stack:
                 if precise:
