@@ -18,7 +18,7 @@ const pythons = [
   ...(current === '' ? [] : [{ torch: 'a current torch', python: current }]),
 ];
 /** A start costs a current torch seven seconds; what each form of loop asks of the hook, test_loaderless.py holds under both. */
-const underCurrent = ['get_batch.py', 'on_device.py'];
+const underCurrent = ['get_batch.py', 'on_device.py', 'time_first.py'];
 
 /** Loops that make their batches by hand: what each asks for by itself, and the word that sets it for real. */
 const LOOPS = [
@@ -43,6 +43,13 @@ const LOOPS = [
     own: 128,
     budget: '70MiB',
     word: (rows: number) => ['--minibatch-size', String(rows)],
+  },
+  {
+    script: 'time_first.py',
+    more: '160MiB',
+    own: 20,
+    budget: '60MiB',
+    word: (rows: number) => ['--batch_size', String(rows)],
   },
 ];
 const scriptOf = (name: string): string => join('by_hand', name);
