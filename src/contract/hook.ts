@@ -118,6 +118,8 @@ const exception = z.object({
   kept_by: text(500).nullable().optional(),
   /** `true`: the script trained on batches of its own, while a loader might yet have been asked for one. */
   waited_for_loader: z.boolean().optional(),
+  /** `true`: a model was trained, and no optimizer of torch had been made. */
+  without_optimizer: z.boolean().optional(),
   micro_batch: lenient(count.nullable()).optional(),
   traceback: text(8192).optional(),
 });

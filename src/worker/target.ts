@@ -97,14 +97,18 @@ export class Target {
   }
 
   /**
-   * A smaller number in a batch flag without an accumulation flag would be another training: the flag stays and the hook cuts
-   * the script's batches. Not with several devices to one flag, as the share of each is not known.
+   * A smaller number in a batch flag would be another training where the command has no accumulation flag, or where a preset says
+   * so: the flags stay and the hook cuts the script's batches. Not with several devices to one flag, as the share of each is not
+   * known. Other batches than its own, by which it may set its learning rate, come by its flags.
    */
   #withWholeBatches(plan: CommandPlan): CommandPlan {
     const { micro_batch, accumulation } = plan.carriers;
-    const several = (plan.worldSize ?? this.request.options.gpus) > 1;
-    if (!this.hook || several || micro_batch !== 'preset' || accumulation !== 'hook') return plan;
-    return { ...plan, carriers: { ...plan.carriers, micro_batch: 'hook' } };
+    const { gpus, effectiveBatch, cut } = this.request.options;
+    const several = (plan.worldSize ?? gpus) > 1;
+    const whole = plan.inner.preset?.whole_batches && effectiveBatch === null && cut !== 'loader';
+    const differs = accumulation === 'hook' || (accumulation === 'preset' && whole);
+    if (!this.hook || several || micro_batch !== 'preset' || !differs) return plan;
+    return { ...plan, carriers: { ...plan.carriers, micro_batch: 'hook', accumulation: 'hook' } };
   }
 
   /** Whether anything besides the script's own loop can accumulate. */

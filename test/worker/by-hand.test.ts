@@ -18,7 +18,7 @@ const pythons = [
   ...(current === '' ? [] : [{ torch: 'a current torch', python: current }]),
 ];
 /** A start costs a current torch seven seconds; what each form of loop asks of the hook, test_loaderless.py holds under both. */
-const underCurrent = ['get_batch.py', 'on_device.py'];
+const underCurrent = ['get_batch.py', 'on_device.py', 'time_first.py'];
 
 /** Loops that make their batches by hand: what each asks for by itself, and the word that sets it for real. */
 const LOOPS = [
@@ -43,6 +43,13 @@ const LOOPS = [
     own: 128,
     budget: '70MiB',
     word: (rows: number) => ['--minibatch-size', String(rows)],
+  },
+  {
+    script: 'time_first.py',
+    more: '160MiB',
+    own: 20,
+    budget: '60MiB',
+    word: (rows: number) => ['--batch_size', String(rows)],
   },
 ];
 const scriptOf = (name: string): string => join('by_hand', name);
@@ -125,6 +132,9 @@ describe('run, of a loop without a DataLoader', () => {
     { script: 'get_batch.py', words: ['--batch_size=300', '--max_iters=4'], budget: '50MiB', accumulated: 2 },
     { script: 'indexed.py', words: ['1000'], budget: '60MiB', accumulated: 1 },
     { script: 'minibatches.py', words: ['--minibatch-size', '2048'], budget: '50MiB', accumulated: 1 },
+    { script: 'time_first.py', words: ['--batch_size', '256'], budget: '40MiB', accumulated: 1 },
+    // Its own batch fails before it is seen whether a loader is asked: what fits is searched from its first call on.
+    { script: 'speaks_of_loaders.py', words: ['--batch-size', '2048'], budget: '120MiB', accumulated: 1 },
   ])('cuts its batches where they do not fit, to the weights of the uncut run: $script', async (loop) => {
     const folder = mkdtempSync(join(tmpdir(), 'oomtune-by-hand-'));
     const [cut, uncut] = [join(folder, 'cut'), join(folder, 'uncut')];

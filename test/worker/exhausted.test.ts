@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { Loop } from '../../src/contract/hook.js';
 import type { Observation } from '../../src/contract/measurement.js';
 import { exhaustedDiagnosis } from '../../src/worker/search/exhausted.js';
 import { undriveable } from '../../src/worker/search/undriveable.js';
@@ -7,7 +8,7 @@ const MIB = 1024 ** 2;
 const all = { minBatch: 1, amp: 'auto', checkpointing: 'auto', accumulation: 'auto', exact: false } as const;
 const oom = { ...undriveable('CUDA out of memory'), class: 'device_oom', advice: 'Use a smaller batch.' } as const;
 
-const seen = { cut: null, observations: [] };
+const seen = { cut: null, observations: [], loop: null };
 
 const because = (why: string) => ({ type: 'exhausted', why, evidence: null }) as const;
 
@@ -28,7 +29,7 @@ describe('a search without an answer', () => {
         refused_bytes: asked && asked * MIB,
       }) as Observation;
     const observations = [refused(64, 90, 8), refused(1, 355, 64), refused(1, 363, 48), refused(1, 300, null)];
-    expect(exhaustedDiagnosis(oom, because('why'), all, { cut: null, observations }).advice).toBe(
+    expect(exhaustedDiagnosis(oom, because('why'), all, { ...seen, observations }).advice).toBe(
       'Give a larger --budget, or make the model smaller. Micro-batch 1 had come to 411 MiB with what it was refused, so it takes more than that.',
     );
   });
@@ -42,6 +43,10 @@ describe('a search without an answer', () => {
   it('keeps the advice of a job that could not even load', () => {
     const cut = { cut: 'model', why: 'the loop sees its own batches only' } as const;
     expect(exhaustedDiagnosis(oom, because('why'), all, { ...seen, cut }).advice).toContain('--cut loader');
+    const loop = { place: 'call' } as Loop;
+    expect(exhaustedDiagnosis(oom, because('why'), all, { ...seen, cut, loop }).advice).toMatch(
+      /budget.*forward\(\) needs less\.$/,
+    );
     expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, because('why'), all, seen).advice).toBe(oom.advice);
   });
 

@@ -47,6 +47,14 @@ describe('a size that does not reach the script', () => {
     },
   );
 
+  it('is said to be that where the script steps its weights without an optimizer', async () => {
+    const bench = workbench('run', [python, join('by_hand', 'stepped_by_hand.py')], { budget: '40MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report.failure?.class).toBe('user_error');
+    expect(report.failure?.cause).toContain('before it had made a torch optimizer');
+    expect(report.failure?.advice).toContain('torch.optim.SGD');
+  });
+
   it('is not followed by another run as it stands where that is known to run out of memory', async () => {
     const bench = workbench('run', [python, 'whole_batches.py'], { budget: '38MiB', cut: 'loader' });
     const report = await runJob(bench.request, bench.deps);

@@ -96,6 +96,17 @@ describe('a batch that flags cut', () => {
     expect(said).toEqual(told === null ? [] : [expect.stringMatching(told)]);
   });
 
+  it('is cut by the hook where those that the flags cut hold other data: timm draws augmentations batch by batch', async () => {
+    const { report } = await run([python, 'train.py', '--model', 'vit_tiny', '-b', '8'], {
+      ...{ cwd: join(cwd, 'timm'), env: [`PYTHONPATH=${cwd}`], maxBatch: 4 },
+    });
+    expect(report).toMatchObject({ config: { micro_batch: 4, accumulation: 2 }, cut: { cut: 'model' } });
+    const seen = readFileSync(join(cwd, 'timm', 'seen'), 'utf8')
+      .trim()
+      .split('\n');
+    expect(JSON.parse(seen.at(-1) as string)).toMatchObject({ batch: 8, accumulation: 1 });
+  });
+
   it.each([
     ['off', ['train.py'], [/trains in bf16 by itself; --amp off has it train in float32/]],
     ['auto', ['train.py'], []],

@@ -4,8 +4,9 @@ The benchmark's own observer, apart from oomtune's hook. Asked for by UPSTREAM_R
 optimizer steps that were done, the seconds from UPSTREAM_STARTED to the end of the third one, whether UPSTREAM_STEPS ended it, and how
 often torch's allocator gave back its cache after the third.
 UPSTREAM_NUDGED moves each weight by its last bit after its first step.
-UPSTREAM_WEIGHTS is given what the optimizers trained, at that end or at the program's own. BENCH_BATCH has every DataLoader give
+UPSTREAM_WEIGHTS is given what the optimizers trained, at that end or at the program's own. BENCH_BATCH has every loader of torch give
 batches of that size, for programs without a flag for it. UPSTREAM_STAND_IN names modules that only log and are not installed.
+To the hook this file is a part of the program: it must not name a loader's class, by which scripts are told that will ask one.
 """
 
 import os

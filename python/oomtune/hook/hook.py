@@ -229,6 +229,7 @@ class Hook:
             "ended": None,
             "growing_variable": None,
             "waited_for_loader": False,
+            "without_optimizer": False,
         }
 
     def goodbye(self, reason: str, message: str) -> None:

@@ -161,6 +161,7 @@ class Instrumentation:
             "ended": self.telemetry.loop_end.had_ended,
             "growing_variable": self.telemetry.growing_variable,
             "waited_for_loader": self.hook.waited_for_loader,
+            "without_optimizer": len(self.optimizers) == 0,
         }
 
     def apply_rung(self) -> None:

@@ -133,6 +133,8 @@ class Raised(RaisedBase, total=False):
     gradients: bool
     #: True: the script trained on batches of its own, while a loader might yet have been asked for one.
     waited_for_loader: bool
+    #: True: a model was trained, and no optimizer of torch had been made.
+    without_optimizer: bool
 
 
 class Step(TypedDict):

@@ -55,6 +55,8 @@ class ProcessState(TypedDict):
     growing_variable: Callable[[TracebackType | None], str | None] | None
     #: The model was called with batches of the script's own, while a loader might yet have been asked for one.
     waited_for_loader: bool
+    #: Nothing that torch counts as an optimizer was made.
+    without_optimizer: bool
 
 
 class Controller(Protocol):

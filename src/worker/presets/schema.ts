@@ -172,5 +172,7 @@ export const PresetSchema = z.strictObject({
   notes: z.array(z.strictObject({ text: z.string(), when: When.optional() })).default([]),
   /** How batches cut by the entry point's own flags differ besides rounding; a note on each such run. */
   differs: z.string().optional(),
+  /** `run` leaves the flags of batch and accumulation as they are, and the hook cuts the batches, where it can: what the flags cut differs. */
+  whole_batches: z.boolean().default(false),
 });
 export type Preset = z.infer<typeof PresetSchema>;

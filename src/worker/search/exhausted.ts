@@ -9,13 +9,16 @@ import { PLACEHOLDER, userError } from './undriveable.js';
 /** Where the model's call is cut, the whole batch's outputs and the loss's graph on them stay in memory. */
 const WHOLE_OUTPUTS =
   '--cut loader needs less where the outputs of the whole batch are what does not fit (the logits of a language model, say): the loop then goes round once for each micro-batch, which is not the same for every loop.';
+/** As above, where no loader makes the batches. */
+const LOSS_INSIDE =
+  'Where the outputs of the whole batch are what does not fit (the logits of a language model, say), a loss that is made in the model’s forward() needs less.';
 
 /** Why nothing fits, and what may help: a larger budget, or excluded knobs and sizes. Errors while loading keep their advice. */
 export function exhaustedDiagnosis(
   seen: Diagnosis | null,
   action: Extract<Action, { type: 'exhausted' }>,
   options: Pick<JobOptions, 'minBatch' | 'amp' | 'checkpointing' | 'accumulation' | 'exact'>,
-  { cut, observations }: Pick<Seen, 'cut' | 'observations'>,
+  { cut, observations, loop }: Pick<Seen, 'cut' | 'observations' | 'loop'>,
 ): Diagnosis {
   const { why } = action;
   if (action.cause === 'growth') return growthDiagnosis(action);
@@ -26,7 +29,8 @@ export function exhaustedDiagnosis(
   // Keeps the advice for a job that could not load, or whose batch cannot be set.
   if (seen.phase === 'load' || seen.advice === PLACEHOLDER) return seen;
   const advice = exhaustedAdvice(options, least(observations));
-  return { ...seen, advice: cut?.cut === 'model' ? `${advice} ${WHOLE_OUTPUTS}` : advice };
+  const whole = loop?.place === 'call' ? LOSS_INSIDE : WHOLE_OUTPUTS;
+  return { ...seen, advice: cut?.cut === 'model' ? `${advice} ${whole}` : advice };
 }
 
 /** The loop outgrows any budget, so the script has to change. */

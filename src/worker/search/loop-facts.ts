@@ -29,6 +29,15 @@ export class LoopFacts {
     return learned;
   }
 
+  /** A process has come to its training loop. The first one may have ended before, so that bounds were set without it. */
+  saw(loop: Loop | null): void {
+    if (loop !== null && this.loop === null) {
+      this.loop = loop;
+      this.#learned = true;
+    }
+    this.samples ??= loop?.samples ?? null;
+  }
+
   /** Learns the loop's own accumulation and autocast from its first measured step. */
   learn(measurement: Measurement): void {
     const { own } = this.target;

@@ -2,7 +2,7 @@ import { closeSync, createReadStream } from 'node:fs';
 import { openRegular } from '../../common/regular-file.js';
 import type { KindName } from '../../contract/device-id.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
-import type { Goodbye, XlaPool } from '../../contract/hook.js';
+import type { Goodbye, Loop, XlaPool } from '../../contract/hook.js';
 import type { Exit, LedgerReading } from '../../contract/launch.js';
 import { measuredSteps, NO_PEAKS, type Observation, type Probe, peaks } from '../../contract/measurement.js';
 import { median } from '../../tuner/contest.js';
@@ -114,7 +114,7 @@ export function observeDeath(probe: Probe, ran: ProbeRun, diagnosis: Diagnosis, 
 }
 
 /** The hook ended the process before it would have trained something else, by the reason that it gave. */
-const REFUSALS: Partial<Record<string, (goodbye: Goodbye) => Diagnosis>> = {
+const REFUSALS: Partial<Record<string, (goodbye: Goodbye, loop: Loop | null) => Diagnosis>> = {
   uncut,
   by_hand: byHand,
   without_8bit: without8bit,
@@ -129,7 +129,7 @@ export async function diagnoseSession(
 ): Promise<Diagnosis> {
   if (isLost(exit)) return lostDiagnosis(exit);
   const told = session.goodbye && REFUSALS[session.goodbye.reason];
-  if (session.goodbye && told && session.exception === null) return told(session.goodbye);
+  if (session.goodbye && told && session.exception === null) return told(session.goodbye, session.loop);
   return diagnose({
     log: openLog(session.logFile, session.logFrom),
     exitCode: exit.code,

@@ -146,7 +146,7 @@ export class Prober {
     if (goodbye?.reason === 'loop_over' && this.#processes.used > 1) return this.measure(probe);
     if (goodbye !== null && session.life > 1) return this.#inStart(probe);
     if (goodbye?.reason === 'uncut') {
-      this.diagnosis = uncut(goodbye);
+      this.diagnosis = uncut(goodbye, this.facts.loop);
       return { ...observeDeath(probe, ran, this.diagnosis, exit), uncut: true };
     }
     if (this.#processes.mode === 'probe' && goodbye !== null) {
@@ -180,7 +180,10 @@ export class Prober {
     this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
     if (this.#processes.mode === 'measure' && verdict.class === 'device_oom' && !probe.knob)
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
-    const trainedAlone = this.#processes.mode === 'probe' && session.loop === null ? trainedAtItsOwn(verdict) : null;
+    const trainedAlone =
+      this.#processes.mode === 'probe' && session.loop === null
+        ? trainedAtItsOwn(verdict, session.exception?.without_optimizer === true)
+        : null;
     if (trainedAlone !== null && session.exception?.waited_for_loader && !this.#processes.hook.atCall)
       return this.#fromFirstCall(probe);
     this.diagnosis = trainedAlone ?? this.diagnosis;

@@ -148,9 +148,7 @@ export class Processes {
     if (this.deps.signal.aborted) session.run.end('cancel');
     if (this.mode !== 'probe') return;
     prepareDiagnosis();
-    const loop = await session.ready();
-    this.facts.loop ??= loop;
-    this.facts.samples ??= loop?.samples ?? null;
+    this.facts.saw(await session.ready());
   }
 
   /** Waits for the process to end, and ends it and ranks that wait for it if that takes too long. */

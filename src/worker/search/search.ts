@@ -90,6 +90,7 @@ export class Search {
       const journal = this.#journal;
       journal.push(...this.request.journal);
       this.#whys.push(...journal.map(() => null));
+      prober.facts.hasLearned(); // the first tuner knows it
       let tuner = this.#tuner();
       for (;;) {
         const action = tuner.next();
@@ -228,7 +229,7 @@ export class Search {
       ...seenBy(this.#prober, this.#journal),
       diagnosis:
         reached !== action
-          ? uncutFor(refusal?.evidence ?? null)
+          ? uncutFor(refusal?.evidence ?? null, facts.loop)
           : diagnosis && failed
             ? withRung(diagnosis, failed.rung, this.target.baseRung)
             : diagnosis,

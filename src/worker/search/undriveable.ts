@@ -5,6 +5,12 @@ import type { Probe } from '../../contract/measurement.js';
 export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
 
+const CUT_LOADER =
+  '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.';
+/** Where no loader makes the batches. */
+const NO_CUT =
+  'Give a larger --budget, or leave --amp and --checkpointing at auto, which need no cut: without a DataLoader there is none elsewhere. A smaller batch by the script’s own flag trains something else.';
+
 /** The script took no batch size from the hook. `goodbye` null: the hook gave no reason. */
 export function undriveable(goodbye: Goodbye | null, steps: number): Diagnosis {
   if (goodbye?.reason === 'undriveable')
@@ -28,7 +34,7 @@ export function undriveable(goodbye: Goodbye | null, steps: number): Diagnosis {
 }
 
 /** The hook found no cut that certainly gives the same result. */
-export const uncut = (goodbye: Goodbye): Diagnosis => uncutFor(sentence(goodbye.message));
+export const uncut = (goodbye: Goodbye, loop: Loop | null): Diagnosis => uncutFor(sentence(goodbye.message), loop);
 
 /** A loop that makes its own batches was to run with others. */
 export function byHand(goodbye: Goodbye): Diagnosis {
@@ -47,12 +53,9 @@ export const without8bit = (goodbye: Goodbye): Diagnosis => ({
 });
 
 /** As `uncut`, with the hook's sentence. */
-export function uncutFor(evidence: string | null): Diagnosis {
+export function uncutFor(evidence: string | null, loop: Loop | null): Diagnosis {
   return {
-    ...userError(
-      evidence ?? 'The batch is not cut at the model’s call.',
-      '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.',
-    ),
+    ...userError(evidence ?? 'The batch is not cut at the model’s call.', loop?.place === 'call' ? NO_CUT : CUT_LOADER),
     cause: 'The batch could not be cut into micro-batches without training something else.',
     phase: 'train',
     cure: 'none',
@@ -82,9 +85,15 @@ export function ignored(one: number, other: number, ran: number): Diagnosis {
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
-/** The script trained, with its own batch, before any loop that the hook can set. */
-export function trainedAtItsOwn(verdict: Diagnosis): Diagnosis | null {
+/** The script trained, with its own batch, before any loop that the hook can set. `byHand`: it had no optimizer. */
+export function trainedAtItsOwn(verdict: Diagnosis, byHand: boolean): Diagnosis | null {
   if (verdict.class !== 'device_oom' || verdict.phase !== 'train') return null;
+  if (byHand) {
+    const why =
+      'The script ran out of memory in a forward pass before it had made a torch optimizer: where it steps its weights by itself no step can be seen, and so no size be set.';
+    const advice = `Have an optimizer of torch step the weights: torch.optim.SGD(model.parameters(), lr) does what p.data.add_(p.grad, alpha=-lr) does. ${PLACEHOLDER}`;
+    return { ...userError(why, advice), phase: 'train', cause: why };
+  }
   const cause =
     'The script ran out of memory at a batch of its own: it trains without a torch DataLoader, so that no size could be set.';
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };

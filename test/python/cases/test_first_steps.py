@@ -6,7 +6,7 @@ import sys
 import types
 import unittest
 
-from support import ROOT
+from support import ROOT, run
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 first_steps = importlib.import_module("oomtune.hook.probe.first_steps")
@@ -59,6 +59,32 @@ class Waiting(unittest.TestCase):
             watch = first_steps.FirstSteps(types.SimpleNamespace(hook=None, torch=torch))
             watch._synchronize(cuda)
             self.assertEqual(cuda.waited, 0 if capturing else 1)
+
+
+LOOP = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+%s
+for step in range(3):
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+class OwnBatch(unittest.TestCase):
+    def batch(self, head):
+        result = run(LOOP % head, "apply", OOMTUNE_WATCH=1)
+        self.assertEqual(result.status, 0, result.errors)
+        return result.of("loop")[-1]["own_batch"]
+
+    def test_of_a_loop_without_a_loader(self):
+        self.assertEqual(self.batch("x = torch.randn(20, 4)"), 20)
+
+    def test_it_is_in_the_second_dimension_where_a_name_says_so(self):
+        self.assertEqual(self.batch("batch_size = 6\nx = torch.randn(20, batch_size, 4)"), 6)
 
 
 if __name__ == "__main__":

@@ -200,6 +200,25 @@ class AtCall(unittest.TestCase):
         self.assert_driven(result, 8)
         self.assertEqual(sorted(set(self.seen)), ["model (20, %d, 4)" % n for n in (3, 5, 50)])
 
+    def test_time_first_where_only_the_model_shows_which_dimension_has_the_samples(self):
+        for tokens in (20, 8):  # as many as samples, too
+            with self.subTest(tokens):
+                result = self.drive(
+                    "class Recurrent(nn.Module):\n"
+                    "    def __init__(self):\n"
+                    "        super().__init__(); self.inner, self.calls = nn.GRU(4, 3), 0\n"
+                    "    def forward(self, x):\n"
+                    "        self.calls += 1; note('model', tuple(x.shape)); return self.inner(x)[0].view(-1, 3)\n"
+                    "model = Recurrent()\n"
+                    "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                    "text, target = torch.randn(%d, 8, 4), torch.randint(3, (%d,))\n"
+                    "while True: step(nn.functional.cross_entropy(model(text), target))\n" % (tokens, 8 * tokens)
+                )
+                self.assert_driven(result, 8)
+                # Past the runs that look at it.
+                last = [line for line in self.seen if "model" in line][-9:]
+                self.assertEqual(sorted(set(last)), ["model (%d, %d, 4)" % (tokens, n) for n in (3, 5, 50)])
+
     def test_a_step_of_several_batches(self):
         result = self.drive(
             "batch_size = 8\n"
@@ -259,7 +278,9 @@ class AtCall(unittest.TestCase):
                     [probe(1), probe(4), probe(50), probe(5)],
                 )
                 self.assert_driven(result, 8, (1, 4, 50, 5))
-                self.assertEqual(self.rows(), [1, 4, 50, 5])
+                # Without a name it is run on a few samples first, to see in which dimension they are.
+                self.assertEqual(self.rows()[:-4] == [], bool(head))
+                self.assertEqual(self.rows()[-4:], [1, 4, 50, 5])
 
     def test_a_replay_buffer_and_the_net_that_its_targets_come_from(self):
         result = self.drive(

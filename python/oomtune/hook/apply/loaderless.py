@@ -23,6 +23,8 @@ class LoaderlessLoops:
         self._micro = micro
         self._calls = instrumentation.cut.calls
         self._calls.before = self._before_call
+        #: In which the samples of whole batches are: the second one has them with time first.
+        self._dim = 0
         #: A loader was asked for a batch, perhaps to train on.
         self.loaders = False
 
@@ -62,6 +64,7 @@ class LoaderlessLoops:
         found = tree_leaves(torch, (args, kwargs))
         tensors = [leaf for leaf in found if isinstance(leaf, torch.Tensor) and leaf.dim()]
         if any(wanted in tensor.shape[:2] for tensor in tensors):
+            self._dim = 0 if any(tensor.shape[0] == wanted for tensor in tensors) else 1
             return wanted
-        lengths = {int(tensor.shape[0]) for tensor in tensors}
+        lengths = {int(tensor.shape[self._dim]) for tensor in tensors if tensor.dim() > self._dim}
         return min(lengths) if len(lengths) == 1 and min(lengths) < wanted else None

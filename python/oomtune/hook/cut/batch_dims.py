@@ -34,7 +34,7 @@ class BatchDims:
         found = [self.part(leaf, dim, group) for leaf, dim in zip(leaves, self.dims)]
         if group.window is not None:
             for number in trimmed:
-                found[number] = found[number].narrow(1, *group.window)
+                found[number] = found[number].narrow(1, *group.window).contiguous()
         return found
 
     def part(self, leaf: Any, dim: int | None, group: RowGroup) -> Any:
@@ -46,7 +46,9 @@ class BatchDims:
             if isinstance(rows, range):
                 return leaf.items[rows.start : rows.stop]
             return type(leaf.items)(leaf.items[row] for row in rows)
-        return group.of(leaf, dim)
+        part = group.of(leaf, dim)
+        # As contiguous as the whole: cuDNN takes no other state, and view() not every other tensor.
+        return part.contiguous() if leaf.is_contiguous() else part
 
 
 def split(count: int, most: int, even: bool, parts: int | None = None) -> list[Span]:

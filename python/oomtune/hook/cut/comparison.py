@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+
+from .nearness import apart, near
 from .outputs import Concatenated, Constant, WeightedSum
 from .refusal import Mismatch, Uncuttable
+from .row_group import RowGroup
+from .row_order import RowOrder, orders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Tuple
+    from typing import Any, Callable, Tuple
 
     from ..types import Leaves, Torch
     from .outputs import Join
     from .reductions import Reduction, Reductions
 
-    #: One leaf of the output: for all rows, for the first part of them, for the rest.
-    Entry = Tuple[Any, Any, Any]
+    #: One leaf of the output: for all rows, for the first part of them, for the rest, for the first row in place of the last.
+    Entry = Tuple[Any, Any, Any, Any]
 
 #: Relative tolerance for rounding: in single precision, and in lower precision.
 FINE, COARSE = 2e-4, 2e-2
@@ -24,9 +29,18 @@ NO_MEAN = "it returns a value that is neither a mean nor a sum over its samples 
 
 class Comparison:
     """`outputs`: leaves of the output for all `rows`, for the first half and for the rest; `again`: for all rows with other
-    random numbers; `fine`: computed in single precision or better. Raises Mismatch."""
+    random numbers; `changed()`: with the same ones, for the first row in the place of the last; `fine`: computed in single
+    precision or better. Raises Mismatch."""
 
-    def __init__(self, torch: Torch, rows: list[int], outputs: list[Leaves], again: Leaves, fine: bool) -> None:
+    def __init__(
+        self,
+        torch: Torch,
+        rows: list[int],
+        outputs: list[Leaves],
+        again: Leaves,
+        changed: Callable[[], Leaves],
+        fine: bool,
+    ) -> None:
         self._torch = torch
         self._rows = rows
         self._half = half_of(rows)
@@ -36,6 +50,9 @@ class Comparison:
             raise Mismatch("what it returns has another structure for fewer samples")
         #: The outputs depend on random numbers.
         self.random = not all(self._near(one, other, FINE) for one, other in zip(outputs[0], again))
+        self._changed = changed() if self.random else outputs[0]
+        #: The order of an output's rows could not be seen.
+        self.undecided = False
 
     def similar(self, other: Comparison) -> bool:
         """Whether the output in another mode has the same types and shapes."""
@@ -47,7 +64,7 @@ class Comparison:
 
     def _entries(self) -> list[Entry]:
         whole, first, last = self._outputs
-        return list(zip(whole, first, last))
+        return list(zip(whole, first, last, self._changed))
 
     def joins(self, reductions: Reductions) -> list[Join]:
         """How each leaf of the output joins. Raises Uncuttable."""
@@ -58,21 +75,11 @@ class Comparison:
         return self._holding(candidates, self._entries()[index])
 
     def _near(self, one: Any, other: Any, tolerance: float) -> bool:
-        torch = self._torch
-        if not isinstance(one, torch.Tensor):
-            if isinstance(one, float) and isinstance(other, float):
-                return one == other or abs(one - other) <= tolerance * max(abs(one), abs(other)) or one != one
-            return type(one) is type(other) and (one == other if _comparable(one) else True)
-        if not isinstance(other, torch.Tensor) or one.shape != other.shape:
-            return False
-        if not one.is_floating_point() and not one.is_complex():
-            return torch.equal(one, other)
-        one, other = torch.nan_to_num(one.detach().double()), torch.nan_to_num(other.detach().double())
-        return float((one - other).norm()) <= tolerance * max(float(one.norm()), float(other.norm()), 1e-30)
+        return near(self._torch, one, other, tolerance)
 
     def _join(self, entry: Entry, reductions: Reductions) -> Join:
         torch = self._torch
-        whole, first, last = entry
+        whole, first, last, _ = entry
         if not isinstance(whole, torch.Tensor):
             if isinstance(whole, float) and not self._near(whole, first, 0.0):
                 return self._reduced(entry, reductions)
@@ -88,16 +95,31 @@ class Comparison:
         if not dims:
             return self._reduced(entry, reductions)
         sizes = [count, self._half, count - self._half]
-        factor = whole.shape[dims[0]] // count
-        if len(dims) > 1 or [part.shape[dims[0]] for part in entry] != [size * factor for size in sizes]:
+        each = whole.shape[dims[0]] // count
+        if len(dims) > 1 or [part.shape[dims[0]] for part in entry[:3]] != [size * each for size in sizes]:
             raise Mismatch("its outputs do not join along the samples (of shape %s)" % (tuple(whole.shape),))
-        joined = torch.cat([first, last], dims[0])
-        if not self.random and not self._near(whole, joined, self._tolerance):
+        order = RowOrder(orders(dims[0], each), functools.partial(self._off, entry))
+        if order.off > self._tolerance:
             raise Mismatch("what it returns for a sample depends on the other samples of the batch")
-        return Concatenated(dims[0], factor)
+        self.undecided = self.undecided or order.undecided
+        return order.best
+
+    def _off(self, entry: Entry, order: Concatenated) -> float:
+        """How far an output is off if its rows are in that order and no sample depends on another one."""
+        whole, first, last, changed = entry
+        if self.random:
+            # Drawn for other shapes the numbers are others: what another last sample leaves as it was is of the first ones.
+            kept = RowGroup(self._torch, range(len(self._rows) - 1))
+            if not isinstance(changed, self._torch.Tensor) or changed.shape != whole.shape:
+                return 0.0 if order.rows(1) == order.factor == 1 else float("inf")
+            return apart(self._torch, order.part(whole, kept), order.part(changed, kept))
+        joined = self._torch.empty_like(whole)
+        order.put(joined, RowGroup(self._torch, range(self._half)), first)
+        order.put(joined, RowGroup(self._torch, range(self._half, len(self._rows))), last)
+        return apart(self._torch, whole, joined)
 
     def _reduced(self, entry: Entry, reductions: Reductions) -> Join:
-        whole, first, last = entry
+        whole, first, last, _ = entry
         alike = self._near(whole, first, 0.0) and self._near(whole, last, 0.0)
         exact = not isinstance(whole, self._torch.Tensor) or not (whole.is_floating_point() or whole.is_complex())
         if alike and exact:
@@ -113,7 +135,7 @@ class Comparison:
 
     def _holding(self, candidates: list[Reduction], entry: Entry) -> list[Reduction]:
         parts = [self._rows[: self._half], self._rows[self._half :]]
-        whole, values = entry[0], entry[1:]
+        whole, values = entry[0], entry[1:3]
         kept: list[Reduction] = []
         for reduction in candidates:
             total: Any = 0.0
@@ -130,7 +152,3 @@ class Comparison:
 def half_of(rows: list[int]) -> int:
     """How many of the rows are in the first part."""
     return (len(rows) + 1) // 2
-
-
-def _comparable(value: Any) -> bool:
-    return isinstance(value, (str, bytes, int, bool, type(None)))

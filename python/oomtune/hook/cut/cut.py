@@ -17,10 +17,11 @@ from .pytree import tree_leaves
 from .ranks import AllRanks, OneRank
 from .reductions import Reductions
 from .refusal import Mismatch, Uncuttable
+from .sample_dim import sample_dim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, NoReturn, Optional, Tuple
+    from typing import Any, Callable, NoReturn, Optional, Sequence, Tuple
 
     from ..types import LazyHeads, Leaves, Module, Torch, Tree
     from ..watch.optimizers import Optimizers
@@ -113,6 +114,12 @@ class Cut:
             self._refuse(
                 "no call of a model was seen whose inputs have a row for each of the batch's %d samples" % self._batch
             )
+
+    def sample_dim(
+        self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], counts: Sequence[int]
+    ) -> int | None:
+        """Along which dimension of its first tensor a call can be cut, if it has one of the `counts` of samples; None: along none."""
+        return sample_dim(self._torch, module, {**dict(enumerate(args)), **kwargs}, counts, self._context)
 
     # -- a call
 
@@ -211,7 +218,8 @@ class Cut:
                 self._plans[key] = (weakref.ref(module), (plan, dims.dims))
                 return plan, dims
         except Uncuttable as found:
-            reason = found
+            # Of the likeliest dimensions, if several were tried.
+            reason = reason or found
         if self.count == 0:
             self._refuse_module(module, reason)
         # Another model's call is cut: this one (a loss with weights of its own) gives the same if it runs whole.

@@ -3,12 +3,18 @@ and finds how its outputs join."""
 
 from __future__ import annotations
 
-from .comparison import NO_MEAN, Comparison, half_of
+import functools
+
+from .comparison import COARSE, FINE, NO_MEAN, Comparison, half_of
+from .constant_weights import varied
+from .outputs import Concatenated
 from .pytree import tree_leaves
+from .redraws import Redraws
 from .reductions import Reductions, disagreement
 from .refusal import Mismatch, Uncuttable
 from .row_group import RowGroup
 from .saved_tensors import SavedTensors, leaves_of_graph
+from .state import fails_on_fewer, stateless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,17 +52,30 @@ class EquivalenceCheck:
         self._ranks = ranks
         self._sharded = sharded
         self._reductions = Reductions(torch, leaves, dims)
+        tolerance = FINE if self._single() else COARSE
+        self.redraws = Redraws(torch, sandbox, lambda: run(self._inputs(self._chosen_rows())), tolerance, ranks)
 
     def found(self) -> tuple[list[Join], list[bool], bool]:
         """(a join for each leaf of the output, whether each requires gradients, whether reentrant checkpointing is in the graph).
         Raises Uncuttable."""
         rows = self._chosen_rows()
-        seen = self._compare(rows)
-        joins = self._ranks.agreed(lambda: seen.joins(self._reductions))
+        joins = self._joins(rows)
         if not self._ranks.same([type(join).__name__ for join in joins]):
             raise Uncuttable("its outputs join in another way on another rank")
         differentiable, reentrant = self._ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
         return joins, differentiable, reentrant
+
+    def _joins(self, rows: list[int]) -> list[Join]:
+        seen = self._compare(rows)
+        joins = self._ranks.agreed(functools.partial(seen.joins, self._reductions))
+        if not self._ranks.any(seen.undecided):
+            return joins
+        with varied(self._torch, [] if self._sharded is not None else self._parameters):
+            seen = self._compare(rows)
+            others = self._ranks.agreed(functools.partial(seen.joins, self._reductions))
+        if self._ranks.any(seen.undecided):
+            raise Uncuttable("its samples are too much alike to see which rows of its output are whose")
+        return [other if isinstance(join, Concatenated) else join for join, other in zip(joins, others)]
 
     def settle(self, index: int, names: Collection[str], parts: Sequence[Sequence[int]]) -> list[str]:
         """Names of the reductions that hold for the output at `index`, now that they weight the micro-batches differently."""
@@ -65,7 +84,7 @@ class EquivalenceCheck:
             return self._settled_together(index, candidates, parts)
         rows = disagreement(candidates, parts)
         while rows is not None:
-            seen = self._compare(list(rows))
+            seen = self._compare(sorted(rows))
             kept = seen.holding(candidates, index)
             if len(kept) == len(candidates):
                 kept = self._told_apart(index, candidates, parts, rows)
@@ -79,7 +98,7 @@ class EquivalenceCheck:
         """settle() if no rank may run the module alone: every rank runs it as often as any must."""
         rows = disagreement(candidates, parts)
         while self._ranks.any(rows is not None):
-            seen = self._compare(list(rows or (0, 1)))
+            seen = self._compare(sorted(rows or (0, 1)))
             kept = candidates
             if rows is not None:
                 kept = seen.holding(candidates, index)
@@ -100,7 +119,7 @@ class EquivalenceCheck:
                 continue
             for leaves in (self._marked(reduction, rows[1]), self._begun(reduction, rows)):
                 marked = self._with_leaves(leaves)
-                seen = marked._compare(list(rows))
+                seen = marked._compare(sorted(rows))
                 others = marked._reductions.named([one.name for one in candidates])
                 names = [one.name for one in seen.holding(others, index)]
                 if 0 < len(names) < len(candidates):
@@ -141,13 +160,14 @@ class EquivalenceCheck:
         return leaves
 
     def _chosen_rows(self) -> list[int]:
-        """Two or three samples on which the reductions differ as much as possible."""
+        """Two or three samples on which the reductions differ as much as possible, in the order in which they are in the batch: a
+        script may have sorted them (packed sequences are)."""
         every = list(range(self._dims.count))
         if len(every) < 3:
             return every
         apart = disagreement(self._reductions.named(), [every[:1], every[1:]]) or (0, 1)
         low, high = apart if apart[0] != apart[1] else (0, 1)
-        return [low, next(row for row in every if row not in (low, high)), high]
+        return sorted([low, next(row for row in every if row not in (low, high)), high])
 
     def _inputs(self, rows: list[int], grad: bool = False) -> Leaves:
         found: Leaves = []
@@ -171,7 +191,8 @@ class EquivalenceCheck:
                 try:
                     found = self._batches(rows, evaluation, precise)
                 except Exception as failed:
-                    if _out_of_memory(failed):
+                    final = isinstance(failed, Uncuttable) and not isinstance(failed, Mismatch)
+                    if final or _out_of_memory(failed):
                         raise
                     error = failed
                     self._ranks.any(True)
@@ -186,18 +207,26 @@ class EquivalenceCheck:
                 seen = seen or found
             if seen:
                 return seen
-        raise Mismatch("its forward pass fails on fewer samples (%s: %s)" % (type(error).__name__, str(error)[:200]))
+        raise Mismatch(fails_on_fewer(error, self._sandbox, self._dims.count))
 
     def _batches(self, rows: list[int], evaluation: bool, precise: bool) -> Comparison:
         half = half_of(rows)
         with self._sandbox.entered(evaluation, precise) as random, self._torch.no_grad():
-            outputs: list[Leaves] = []
-            for chosen in (rows, rows[:half], rows[half:]):
+            outputs = [stateless(self._torch, self._sandbox, lambda: self._run(self._inputs(rows)), random)]
+            for chosen in (rows[:half], rows[half:]):
                 random.restore()
                 outputs.append(tree_leaves(self._torch, self._run(self._inputs(chosen))))
             # This run draws other random numbers.
             again = tree_leaves(self._torch, self._run(self._inputs(rows)))
-        return Comparison(self._torch, rows, outputs, again, precise and self._single())
+
+            def changed() -> Leaves:
+                random.restore()
+                return tree_leaves(self._torch, self._run(self._inputs([*rows[:-1], rows[0]])))
+
+            # Several ranks make the same forward passes, whether one of them draws or not.
+            other = changed() if self._ranks.together else None
+            fine = precise and self._single()
+            return Comparison(self._torch, rows, outputs, again, lambda: other or changed(), fine)
 
     def _single(self) -> bool:
         """Whether everything is computed in single precision or better."""
@@ -228,10 +257,10 @@ class EquivalenceCheck:
             known = {id(tensor) for tensor in [*inputs, *own] if isinstance(tensor, torch.Tensor)}
             foreign, reentrant = leaves_of_graph([leaf for leaf, flag in zip(outputs, differentiable) if flag], known)
             del outputs, inputs
-        self._sandbox.drop_graphs()
-        if foreign:
-            raise Uncuttable("it uses a tensor that learns and is neither an input nor a parameter of its own")
-        saved.check_released()
+            self._sandbox.drop_graphs()
+            if foreign:
+                raise Uncuttable("it uses a tensor that learns and is neither an input nor a parameter of its own")
+            saved.check_released()
         return differentiable + [False] * (count - len(differentiable)), reentrant
 
 

@@ -19,19 +19,34 @@ if TYPE_CHECKING:
 
 
 class Concatenated:
-    """Along `dim` the output has `factor` rows for each sample."""
+    """Along `dim` the output has `blocks` blocks of all samples, with `factor` rows for each in turn: sequences with the batch
+    first that are flattened are one block with many rows for each sample, those with time first one block for each token."""
 
-    def __init__(self, dim: int, factor: int) -> None:
+    def __init__(self, dim: int, factor: int, blocks: int = 1) -> None:
         self.dim = dim
-        #: Rows of the output for each sample.
+        #: Rows of the output for each sample that follow one another.
         self.factor = factor
+        self.blocks = blocks
+
+    def rows(self, samples: int) -> int:
+        """Rows of the output for so many samples."""
+        return self.blocks * samples * self.factor
 
     def part(self, tensor: Tensor, group: RowGroup) -> Tensor:
         """The group's rows of an output or its gradient."""
-        return group.of(tensor, self.dim, self.factor)
+        if self.blocks == 1:
+            return group.of(tensor, self.dim, self.factor)
+        return group.of(self._apart(tensor), self.dim + 1, self.factor).flatten(self.dim, self.dim + 1)
 
     def put(self, target: Tensor, group: RowGroup, value: Tensor) -> None:
-        group.put(target, self.dim, value, self.factor)
+        if self.blocks == 1:
+            group.put(target, self.dim, value, self.factor)
+        else:
+            group.put(self._apart(target), self.dim + 1, self._apart(value), self.factor)
+
+    def _apart(self, tensor: Tensor) -> Tensor:
+        """A view with the blocks in a dimension of their own."""
+        return tensor.unflatten(self.dim, (self.blocks, -1))
 
 
 class WeightedSum:
@@ -85,7 +100,7 @@ class Outputs:
                 if number in self._shortened and group.window is not None:
                     target = target.narrow(self._shortened[number], *group.window)
                 wanted = list(target.shape)
-                wanted[join.dim] = len(group) * join.factor
+                wanted[join.dim] = join.rows(len(group))
                 if not isinstance(leaf, self._torch.Tensor) or list(leaf.shape) != wanted:
                     raise Uncuttable("its outputs do not join along the samples")
                 join.put(target, group, leaf)
@@ -98,7 +113,7 @@ class Outputs:
         """Allocates the whole output after the first micro-batch, so that the others need no memory besides it."""
         if isinstance(join, Concatenated):
             shape = list(leaf.shape)
-            shape[join.dim] = self._dims.count * join.factor
+            shape[join.dim] = join.rows(self._dims.count)
             if shortened is None:
                 return leaf.new_empty(shape)
             shape[shortened] = self._width

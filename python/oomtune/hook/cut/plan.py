@@ -13,6 +13,7 @@ from .equivalence import EquivalenceCheck
 from .fsdp import ShardedWeights
 from .outputs import WeightedSum
 from .pytree import tree_with
+from .redraws import no_cudnn
 from .reductions import disagreement
 from .refusal import Uncuttable
 from .sandbox import Sandbox
@@ -37,6 +38,7 @@ DIFFERENCES = {
     "random_draws": RANDOM_DRAWS,
     "equal_rows": "Micro-batches are not made by tokens but of equal numbers of samples, as the inputs do not tell how long the samples are.",
     "untrimmed": "Micro-batches keep the padding of their batch: %s.",
+    "cudnn": "Recurrent networks run without cuDNN, as the dropout between its layers cannot be drawn again in the backward pass.",
     "fp16": "In fp16 the gradients of a micro-batch overflow later than those of the whole batch: the loss scaler may skip fewer steps.",
 }
 
@@ -101,6 +103,8 @@ class Plan:
         self._unobserved = not context.exchanges and not _hooked(self.parameters)
         #: The number of the loss, if the module makes it and the script differentiates nothing else; else None.
         self._loss: int | None = None
+        #: What it draws can be drawn again only without cuDNN.
+        self._without_cudnn = False
         #: Micro-batches of equal size: batch statistics need samples, and each other size would be compiled anew.
         norm = torch.nn.modules.batchnorm._NormBase
         self.even = not self.keeps_last() or any(isinstance(each, norm) or compiled(each) for each in self.modules)
@@ -110,7 +114,7 @@ class Plan:
 
     def run(self, inputs: dict[int | str, Any], lazily: bool) -> Tree:
         """Calls the module without cutting. `inputs`: positional ones by number, the others by name. `lazily`: logits may be left out."""
-        with self._lazily(lazily):
+        with self._lazily(lazily), no_cudnn(self._torch, self._without_cudnn):
             return self._run(self.module, inputs)
 
     def _lazily(self, allowed: bool) -> ContextManager[None]:
@@ -133,7 +137,11 @@ class Plan:
 
     def check(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> None:
         """Runs the equivalence check. Raises Uncuttable."""
-        self.joins, self.differentiable, self.reentrant = self._equivalence(tree, leaves, dims).found()
+        check = self._equivalence(tree, leaves, dims)
+        self._without_cudnn = check.redraws.without_cudnn(self.modules)
+        self.joins, self.differentiable, self.reentrant = check.found()
+        if self._without_cudnn:
+            self._context.warn("cudnn")
 
     def settle(
         self, tree: Tree, leaves: Leaves, dims: BatchDims, reductions: Reductions, parts: Sequence[RowGroup]
@@ -161,11 +169,11 @@ class Plan:
         return self.trimming.outputs(padding, leaves, dims, run, self._sandbox(), fine)
 
     def _run_leaves(self, tree: Tree, leaves: Leaves) -> Tree:
-        with self._lazily(False):
+        with self._lazily(False), no_cudnn(self._torch, self._without_cudnn):
             return self._run(self._not_compiled, tree_with(self._torch, tree, leaves, self.lengths))
 
     def _sandbox(self) -> Sandbox:
-        return Sandbox(self._torch, self.module, self.devices)
+        return Sandbox(self._torch, self.module, self.devices, self._sharded is not None)
 
     def _equivalence(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> EquivalenceCheck:
         run = functools.partial(self._run_leaves, tree)

@@ -1,10 +1,11 @@
-"""Runs a module without side effects: restores random state, buffers and modes afterwards."""
+"""Runs a module without side effects: restores random state, buffers, modes and attributes afterwards."""
 
 from __future__ import annotations
 
 import contextlib
 
 from ..watch.rng_state import RngState
+from .attributes import Attributes
 from .autocast import device_types
 from .buffers import Snapshot, buffer_keys
 
@@ -16,20 +17,28 @@ if TYPE_CHECKING:
 
 
 class Sandbox:
-    """`devices`: the CUDA devices whose random state is restored."""
+    """`devices`: the CUDA devices whose random state is restored; `sharded`: the weights are shared between ranks, whose modules
+    note in their attributes what they have gathered."""
 
-    def __init__(self, torch: Torch, module: Module, devices: list[int]) -> None:
+    def __init__(self, torch: Torch, module: Module, devices: list[int], sharded: bool = False) -> None:
         self._torch = torch
         self._modules = list(module.modules())
         self._devices = devices
+        self._sharded = sharded
+
+    def attributes(self) -> Attributes:
+        return Attributes(self._torch, () if self._sharded else self._modules)
+
+    def buffers(self) -> Snapshot:
+        return Snapshot(buffer_keys(self._modules))
 
     @contextlib.contextmanager
-    def entered(self, evaluation: bool, precise: bool) -> Generator[RngState, None, None]:
-        """`evaluation`: all modules are in evaluation mode, else only those that draw or take statistics; `precise`: without
-        autocast and TF32. Yields the random state at the start."""
+    def entered(self, evaluation: bool, precise: bool, still: bool = True) -> Generator[RngState, None, None]:
+        """`evaluation`: all modules are in evaluation mode, else (`still`) only those that draw or take statistics; `precise`:
+        without autocast and TF32. Yields the random state at the start."""
         torch = self._torch
         state = RngState(torch, self._devices)
-        buffers = Snapshot(buffer_keys(self._modules))
+        buffers, attributes = self.buffers(), self.attributes()
         modes = [(module, module.training) for module in self._modules]
         found = [(module, getattr(module, "_compiled_call_impl", None)) for module in self._modules]
         compiled = [(module, call) for module, call in found if call is not None]
@@ -38,7 +47,7 @@ class Sandbox:
             for module, _ in compiled:
                 module._compiled_call_impl = None  # nothing is compiled anew for two samples
             for module in self._modules:
-                if evaluation or isinstance(module, quiet):
+                if evaluation or (still and isinstance(module, quiet)):
                     module.training = False
             with contextlib.ExitStack() as stack:
                 if precise:
@@ -51,6 +60,7 @@ class Sandbox:
                 module.training = training
             for module, call in compiled:
                 module._compiled_call_impl = call
+            attributes.restore()
             buffers.restore()
             state.restore()
             torch.clear_autocast_cache()  # weights cast without a graph give no gradients

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 
-from ..cut.pytree import SampleList, tree_map
+from ..cut.pytree import SampleList, tree_leaves, tree_map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +50,14 @@ class BatchResizer:
 
         tree_map(self._torch, tree, visit)
         return lengths[0] if lengths else None
+
+    def may_be_sequences(self, tree: Any) -> bool:
+        """Whether a model's first tensor may have sequences, of numbers of tokens or of features: no rows of features, nor images."""
+        tensors = (
+            leaf for leaf in tree_leaves(self._torch, tree) if isinstance(leaf, self._torch.Tensor) and leaf.dim()
+        )
+        first: Any = next(tensors, None)
+        return first is not None and first.dim() == (3 if first.is_floating_point() else 2)
 
     def fits(self, tree: Any, rows: int) -> bool:
         """Whether each of a model's inputs has `rows` rows, or is no per-sample input (a mask between positions). False for a

@@ -14,7 +14,7 @@ import sys
 
 from ..watch.script import is_user_code
 from .batch_resizer import BatchResizer
-from .batch_size_variables import BatchSizeVariables
+from .call_rows import CallRows
 from .row_alignment import RowAlignment
 
 TYPE_CHECKING = False
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..instrumentation import Instrumentation
     from ..types import Module
+    from .batch_size_variables import BatchSizeVariables
     from .probe_controller import ProbeController
 
     Made = Optional[Tuple[Any, Any, ContextManager[None]]]
@@ -131,7 +132,7 @@ class CallResizer:
             return self._resized_untrained(module, args, kwargs)
         tree = (args, kwargs)
         if self.rows is None:
-            self._inspect(tree)
+            self._inspect(module, tree)
         if self.rows is None or not (self.on or self._controller.starts_at_call()):
             return None
         rows = self._resizer.rows_of(tree)
@@ -204,17 +205,11 @@ class CallResizer:
 
     # -- the first call
 
-    def _inspect(self, tree: Any) -> None:
-        """Finds the batch size and its variables. Samples may be in the second dimension (time first), if a variable says so."""
-        frame = sys._getframe()
-        found: dict[int, tuple[int | None, BatchSizeVariables | None]] = {}
-        for dim in (0, 1):
-            self._resizer.dim = dim
-            rows = self._resizer.rows_of(tree)
-            found[dim] = rows, None if rows is None else BatchSizeVariables(rows, frame)
-        self._resizer.dim = 1 if found[1][1] and not found[0][1] else 0
-        self.rows, self._variables = found[self._resizer.dim]
-        self.suitable = self.rows is None or self._resizer.fits(tree, self.rows)
+    def _inspect(self, module: Module, tree: Any) -> None:
+        """Finds the batch size and its variables."""
+        ask = functools.partial(self._instrumentation.cut.sample_dim, module, *tree)
+        found = CallRows(self._resizer, tree, sys._getframe(), ask)
+        self.rows, self._variables, self.suitable = found.count, found.variables, found.suitable
 
     def _call_site(self, module: Module) -> Any:
         """Identity of the module and of the script's line that calls it, which a loop that is run again has in other code."""

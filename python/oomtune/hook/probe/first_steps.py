@@ -4,6 +4,7 @@ reset, and the loop keeps its own batches and iterators."""
 from __future__ import annotations
 
 import functools
+import sys
 import time
 import weakref
 
@@ -13,6 +14,7 @@ from ..watch.memory import device_memory
 from .batch_resizer import BatchResizer
 from .breakdown import MemoryBreakdown
 from .call_resizer import mentions_loaders
+from .call_rows import CallRows
 from .measurement import AllocatorHistory
 from .probe import SEEN
 from .step_phases import FORWARD_BACKWARD, OPTIMIZER, rise
@@ -184,10 +186,9 @@ class FirstSteps:
             return
         calls.before = None
         self._hook.phase = "train"
-        resizer, inputs = BatchResizer(self._torch), (args, kwargs)
-        rows = resizer.rows_of(inputs)
-        if self._sampler is None and rows and resizer.fits(inputs, rows):
-            self.batch = rows
+        if self._sampler is None:
+            seen = CallRows(BatchResizer(self._torch), (args, kwargs), sys._getframe())
+            self.batch = seen.count if seen.suitable and seen.count else self.batch
 
     # -- figures
 

@@ -68,6 +68,8 @@ class ExceptionReporter:
             }
             if state["waited_for_loader"]:
                 message["waited_for_loader"] = True
+            if state["without_optimizer"] and message["phase"] == "train":
+                message["without_optimizer"] = True
             if not gradients_enabled_at(trace):
                 # Never `true`: decorators may turn gradients off without leaving a frame.
                 message["gradients"] = False

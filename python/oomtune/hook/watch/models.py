@@ -117,6 +117,9 @@ class TrainingMode:
         """Whether the module is trained, and is in evaluation mode only while it is evaluated."""
         if self.trains_in_eval:
             return False
+        if len(self._optimizers) == 0:
+            # Its weights may be stepped by hand.
+            return module.training and any(parameter.requires_grad for parameter in module.parameters())
         ours = {id(parameter) for parameter in self._optimizers.parameters()}
         return any(id(parameter) in ours for parameter in module.parameters())
 

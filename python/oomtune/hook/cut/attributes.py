@@ -1,0 +1,63 @@
+"""What modules keep besides their parameters and buffers: caches, counters, or a state that goes from one call to the next."""
+
+# The objects that this reads belong to the script and can be of any type.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from .pytree import tree_leaves
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Sequence
+
+    from ..types import Module, Torch
+
+
+class Attributes:
+    """The attributes of some modules, as they are now. What is changed in place is seen of tensors only, and not restored."""
+
+    def __init__(self, torch: Torch, modules: Sequence[Module]) -> None:
+        self._torch = torch
+        self._modules = modules
+        #: What every module has: torch's own.
+        self._torchs = frozenset(torch.nn.Module().__dict__)
+        self._before = [dict(self._own(module)) for module in modules]
+        self._versions = [
+            (name, value, value._version)
+            for attributes in self._before
+            for name, value in attributes.items()
+            if isinstance(value, torch.Tensor) and not value.is_inference()
+        ]
+
+    def _own(self, module: Module) -> Iterator[tuple[str, Any]]:
+        return ((name, value) for name, value in module.__dict__.items() if name not in self._torchs)
+
+    def changed(self) -> list[str]:
+        """Names of those that are others since, in order."""
+        found = {name for name, value, version in self._versions if value._version != version}
+        for module, before in zip(self._modules, self._before):
+            after = dict(self._own(module))
+            found |= {name for name in {**before, **after} if before.get(name) is not after.get(name)}
+        return sorted(found)
+
+    def restore(self) -> None:
+        for module, before in zip(self._modules, self._before):
+            for name, value in dict(self._own(module)).items():
+                if name not in before:
+                    del module.__dict__[name]
+                elif value is not before[name]:
+                    module.__dict__[name] = before[name]
+            for name in before.keys() - module.__dict__.keys():
+                module.__dict__[name] = before[name]
+
+    def with_rows(self, count: int) -> str | None:
+        """The first that holds a tensor with as many rows, in one of its dimensions."""
+        for attributes in self._before:
+            for name, value in attributes.items():
+                if isinstance(value, (self._torch.Tensor, tuple, list)) and any(
+                    isinstance(leaf, self._torch.Tensor) and count in leaf.shape
+                    for leaf in tree_leaves(self._torch, value)
+                ):
+                    return name
+        return None

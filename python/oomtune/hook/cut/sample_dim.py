@@ -1,0 +1,35 @@
+"""Which dimension of a call's inputs counts its samples, by running the model."""
+
+from __future__ import annotations
+
+from .batch_dims import candidates
+from .plan import Plan
+from .pytree import tree_leaves
+from .ranks import OneRank
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Sequence
+
+    from ..types import Module, Torch, Tree
+    from .plan import CutContext
+
+
+def sample_dim(torch: Torch, module: Module, tree: Tree, counts: Sequence[int], context: CutContext) -> int | None:
+    """`counts`: how many samples there would be, the likeliest first. Returns the dimension of the first tensor along which a cut
+    gives the same; None: along none of them, or several ranks would have to look together."""
+    if context.exchanges:
+        return None
+    for count in counts:
+        leaves = tree_leaves(torch, tree, (count,))
+        tensors = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim()]
+        plan = Plan(torch, module, context, (count,), [leaves[number] for number in tensors], OneRank())
+        for dims in candidates(torch, leaves, [count]):
+            if dims.count != count or not tensors:
+                continue
+            try:
+                plan.check(tree, leaves, dims)
+            except Exception:  # one that a part of the batch is too large for, too: sizes are tried later
+                continue
+            return dims.dims[tensors[0]]
+    return None

@@ -1,0 +1,44 @@
+"""A state that a module keeps from one call to the next: its micro-batches would hand it on to one another."""
+
+from __future__ import annotations
+
+from .comparison import FINE
+from .nearness import near
+from .pytree import tree_leaves
+from .refusal import Uncuttable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    from ..types import Leaves, Torch, Tree
+    from ..watch.rng_state import RngState
+    from .sandbox import Sandbox
+
+REMEDY = "handed to the call and returned by it, a state is cut with its samples"
+
+
+def stateless(torch: Torch, sandbox: Sandbox, run: Callable[[], Tree], random: RngState) -> Leaves:
+    """The output of a run within the sandbox. Raises Uncuttable if another one returns something else, for what the module has kept."""
+    attributes, buffers = sandbox.attributes(), sandbox.buffers()
+    random.restore()
+    first = tree_leaves(torch, run())
+    kept = attributes.changed()
+    if kept:
+        buffers.restore()
+        random.restore()
+        again = tree_leaves(torch, run())
+        if len(first) != len(again) or not all(near(torch, one, other, FINE) for one, other in zip(first, again)):
+            names = ", ".join(kept[:3])
+            raise Uncuttable("it keeps something from one call to the next (%s): %s" % (names, REMEDY))
+        attributes.restore()
+    return first
+
+
+def fails_on_fewer(error: Exception | None, sandbox: Sandbox, count: int) -> str:
+    """Why a module is not cut whose forward pass failed on a part of the `count` samples."""
+    why = "its forward pass fails on fewer samples (%s: %s)" % (type(error).__name__, str(error)[:200])
+    kept = sandbox.attributes().with_rows(count)
+    return (
+        why if kept is None else "%s, and %s, which it keeps, may have a row for each sample: %s" % (why, kept, REMEDY)
+    )

@@ -1,0 +1,148 @@
+"""Sequences whose outputs are flattened: which rows of them are whose, with the batch or the time first."""
+
+import unittest
+
+import torch
+from cut_case import CutCase, net, rows
+from torch import nn
+
+TOKENS, WIDTH, WORDS = 12, 16, 30
+
+
+class Words(nn.Module):
+    """As the examples' language model: the state comes with the words, and the log-probabilities of all tokens are one matrix."""
+
+    def __init__(self, batch_first=False, zero=False, noise=0.0):
+        super().__init__()
+        self.embedding, self.head, self.noise = nn.Embedding(WORDS, 8), nn.Linear(WIDTH, WORDS), noise
+        self.recurrent = nn.LSTM(8, WIDTH, 2, batch_first=batch_first)
+        if zero:
+            nn.init.zeros_(self.head.weight)
+            nn.init.zeros_(self.head.bias)
+
+    def forward(self, words, state=None):
+        x = self.embedding(words)
+        if self.noise:
+            x = x + self.noise * torch.randn_like(x)
+        x, state = self.recurrent(x, state)
+        return nn.functional.log_softmax(self.head(x).view(-1, WORDS), dim=1), state
+
+
+def words(batch=64, tokens=TOKENS, batch_first=False):
+    def made():
+        shape = (batch, tokens) if batch_first else (tokens, batch)
+        state = torch.zeros(2, batch, WIDTH), torch.zeros(2, batch, WIDTH)
+        return torch.randint(WORDS, shape), torch.randint(WORDS, (batch * tokens,)), state
+
+    return made
+
+
+def loss(model, given):
+    return nn.functional.nll_loss(model(given[0], state=given[2])[0], given[1])
+
+
+class Order(CutCase):
+    def test_time_first(self):
+        self.same(Words, loss, words())
+        self.same(Words, loss, words(tokens=1))
+        self.same(Words, loss, words(batch=2), batch=2, micro=1)
+        # As many tokens, or as many layers, as samples.
+        self.same(Words, loss, words(tokens=64))
+        self.same(Words, loss, words(batch=2, tokens=2), batch=2, micro=1)
+        torch.set_default_dtype(torch.float32)
+        self.same(Words, loss, words(), tolerance=1e-5)
+
+    def test_batch_first(self):
+        make = lambda: Words(batch_first=True)  # noqa: E731
+        self.same(make, loss, words(batch_first=True))
+        self.same(make, loss, words(tokens=64, batch_first=True))
+
+    def test_a_head_of_zeros_which_returns_the_same_for_all_samples(self):
+        for first in (False, True):
+            self.same(lambda: Words(first, zero=True), loss, words(batch_first=first))  # noqa: B023
+
+    def test_weights_that_are_looked_at_with_other_values_keep_their_own(self):
+        torch.manual_seed(0)
+        model = Words(zero=True)
+        kept = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = [each.clone() for each in model.state_dict().values()]
+        self.cut.engage(16, 64)
+        state = torch.get_rng_state()
+        given = words()()
+        torch.set_rng_state(state)
+        loss(model, given)
+        self.assertEqual((self.cut.count, len(kept.state)), (1, 0))
+        self.assertTrue(torch.equal(state, torch.get_rng_state()))
+        self.assertTrue(all(map(torch.equal, before, model.state_dict().values())))
+
+    def test_a_state_that_is_carried_from_step_to_step(self):
+        carried = []
+
+        def step(model, given):
+            output, state = model(given[0], carried[-1] if carried else given[2])
+            carried.append(tuple(each.detach() for each in state))
+            return nn.functional.nll_loss(output, given[1])
+
+        def make():
+            del carried[:]
+            return Words()
+
+        self.same(make, step, words(), steps=5)
+
+    def test_parts_are_as_contiguous_as_the_whole(self):
+        class Viewing(Words):
+            def forward(self, words, state=None):
+                # As view() and cuDNN ask for it.
+                assert words.view(-1).is_contiguous() and all(each.is_contiguous() for each in state)
+                return super().forward(words, state)
+
+        self.same(Viewing, loss, words())
+        self.same(net, lambda m, x: m(x).pow(2).mean(), lambda: rows().t().contiguous().t())
+
+    def test_packed_sequences_which_the_script_has_sorted(self):
+        def sorted_by_length():
+            lengths = torch.randint(3, 20, (64,)).sort(descending=True)[0]
+            real = torch.arange(int(lengths[0])) < lengths[:, None]
+            return torch.randint(1, WORDS, real.shape) * real, lengths
+
+        self.same(Packed, lambda m, x: m(*x).pow(2).mean(), sorted_by_length)
+
+    def test_a_module_that_draws_random_numbers_in_every_mode(self):
+        # Too few to change the weights by much, and enough to be seen.
+        for first in (False, True):
+            make = lambda: Words(first, noise=3e-2)  # noqa: B023, E731
+            self.same(make, loss, words(batch_first=first), tolerance=0.1)
+            self.assertIn("random_draws", self.warned)
+
+    def test_a_module_that_draws_random_numbers_and_mixes_its_samples(self):
+        self.refused("depends on the other samples", NoisyMixing, lambda m, x: m(x).pow(2).mean(), rows)
+
+    def test_samples_that_are_all_the_same(self):
+        make = lambda: nn.Sequential(nn.Embedding(WORDS, 8), nn.Flatten(0, 1), nn.Linear(8, WORDS))  # noqa: E731
+        same = lambda m, x: nn.functional.cross_entropy(m(x), torch.randint(WORDS, (64 * TOKENS,)))  # noqa: E731
+        self.refused("too much alike to see which rows", make, same, lambda: torch.zeros(TOKENS, 64, dtype=torch.long))
+        self.same(make, same, lambda: torch.randint(WORDS, (TOKENS, 64)))
+
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.recurrent = nn.Embedding(WORDS, 8), nn.LSTM(8, WIDTH, batch_first=True)
+
+    def forward(self, words, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(self.embedding(words), lengths, batch_first=True)
+        return self.recurrent(packed)[1][0][-1]
+
+
+class NoisyMixing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = self.layer(x + 0.1 * torch.randn_like(x))
+        return x - x.mean(0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,92 @@
+"""Random numbers that are drawn in the forward pass and once more in the backward pass."""
+
+import unittest
+
+import torch
+from cut_case import CutCase, mean_square, rows
+from torch import nn
+
+GPU = torch.cuda.is_available()
+
+
+class OwnGenerator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.source = nn.Linear(8, 4), torch.Generator().manual_seed(1)
+
+    def forward(self, x):
+        return self.layer(x + 0.1 * torch.randn(x.shape, generator=self.source, dtype=x.dtype).to(x.device))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, dropout=0.5):
+        super().__init__()
+        self.layer = nn.LSTM(8, 16, 2, dropout=dropout)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+class StandIn:
+    """Draws again what it drew only where cuDNN is off, as its recurrent networks do on a GPU."""
+
+    def __init__(self):
+        self.drawn = 0
+
+    def __call__(self, output):
+        if not torch.backends.cudnn.enabled:
+            return output
+        self.drawn += 1
+        return output * self.drawn
+
+
+class Redraws(CutCase):
+    def test_by_a_generator_of_the_modules_own_are_others(self):
+        self.refused("cannot be drawn again in the backward pass", OwnGenerator, mean_square, rows)
+
+    def test_dropout_between_recurrent_layers(self):
+        self.train(Recurrent, mean_square, lambda: torch.randn(12, 64, 8), 16)
+        self.assertEqual(self.warned, ["random_draws"])
+
+    def test_those_that_only_cudnn_draws_anew_are_drawn_without_it(self):
+        ran = []
+
+        class Stands(Recurrent):
+            draws = StandIn()
+
+            def forward(self, x):
+                ran.append((x.shape[1], torch.backends.cudnn.enabled))
+                output = super().forward(x)
+                return self.draws(output) if self.training else output
+
+        self.assertTrue(torch.backends.cudnn.enabled)
+        self.train(Stands, mean_square, lambda: torch.randn(12, 64, 8), 16, steps=1)
+        self.assertIn("cudnn", self.warned)
+        self.assertEqual([on for samples, on in ran if samples == 16], [False] * 7)
+        self.assertTrue(torch.backends.cudnn.enabled)
+        # Without dropout nothing of that is cuDNN's.
+        self.refused("cannot be drawn again", lambda: Stands(0.0), mean_square, lambda: torch.randn(12, 64, 8))
+
+    @unittest.skipUnless(GPU, "no GPU")
+    def test_gradients_on_a_gpu_are_those_of_the_numbers_that_were_drawn(self):
+        torch.manual_seed(0)
+        model = Recurrent().cuda()
+        kept = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.randn(12, 64, 8, device="cuda")
+        self.cut.engage(16, 64)
+        torch.manual_seed(5)
+        model(x).pow(2).mean().backward()
+        self.assertEqual((self.cut.count, len(kept.state)), (1, 0))
+        cut = [parameter.grad.clone() for parameter in model.parameters()]
+        self.cut.release()
+        model.zero_grad()
+        torch.manual_seed(5)
+        # A later torch may draw them again with cuDNN, too.
+        with torch.backends.cudnn.flags(enabled="cudnn" not in self.warned):
+            torch.cat([model(part.contiguous()) for part in x.split(16, 1)], 1).pow(2).mean().backward()
+        for one, parameter in zip(cut, model.parameters()):
+            self.assertLess((one - parameter.grad).norm() / parameter.grad.norm(), 1e-9)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,86 @@
+"""Modules that keep something from one call to the next."""
+
+import unittest
+
+import torch
+from cut_case import CutCase, mean_square, net
+from torch import nn
+
+
+class Stateful(nn.Module):
+    def __init__(self, state=None):
+        super().__init__()
+        self.layer, self.state = nn.LSTM(8, 4), state
+
+    def forward(self, x):
+        output, state = self.layer(x, self.state)
+        self.state = tuple(each.detach() for each in state)
+        return output
+
+
+class Annealed(nn.Module):
+    """Divides by a temperature that goes down with each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.temperature = nn.Linear(8, 4), 1.0
+
+    def forward(self, x):
+        self.temperature *= 0.9
+        return self.layer(x) / self.temperature
+
+
+class Caching(nn.Module):
+    """Keeps a mask of its first call, what it computed last, and how often it was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.mask, self.calls = net(), None, 0
+
+    def forward(self, x):
+        if self.mask is None:
+            self.mask = torch.ones(8)
+        self.calls += 1
+        x = self.net(x * self.mask)
+        self.seen = x.detach()
+        return x
+
+
+def steps():
+    return torch.randn(12, 64, 8)
+
+
+class State(CutCase):
+    def test_a_state_that_is_made_by_the_first_call(self):
+        self.refused(r"from one call to the next \(state\): handed to the call", Stateful, mean_square, steps)
+
+    def test_a_state_with_a_row_for_each_sample(self):
+        make = lambda: Stateful((torch.zeros(1, 64, 4), torch.zeros(1, 64, 4)))  # noqa: E731
+        self.refused("and state, which it keeps, may have a row for each sample", make, mean_square, steps)
+
+    def test_a_number_that_goes_down_with_each_call(self):
+        self.refused(r"from one call to the next \(temperature\)", Annealed, mean_square, lambda: torch.randn(64, 8))
+
+    def test_what_changes_no_output_is_none(self):
+        kept = []
+
+        def loss(model, x):
+            kept.append(model)
+            return mean_square(model, x)
+
+        self.same(Caching, loss, lambda: torch.randn(64, 8))
+        # Three steps of four micro-batches, three of them run again, and nothing of the runs that looked at it.
+        self.assertEqual((kept[0].calls, kept[-1].calls), (3, 3 * (4 + 3)))
+
+    def test_a_refused_module_keeps_what_it_had(self):
+        torch.manual_seed(0)
+        model, given = Stateful(), steps()
+        kept = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.cut.engage(16, 64)
+        with self.assertRaisesRegex(Exception, "from one call to the next"):
+            model(given)
+        self.assertEqual((model.state, len(kept.state)), (None, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
