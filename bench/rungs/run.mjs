@@ -36,6 +36,7 @@ const RUNGS = {
   'checkpointing + chunked loss': { checkpointing: '1', chunked_loss: '1' },
   bf16: { amp: 'bf16' },
   'bf16 + chunked loss': { amp: 'bf16', chunked_loss: '1' },
+  ...(gpu ? { 'optimizer on host': { optimizer_on_host: '1' } } : {}),
   ...(gpu ? { 'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' } } : {}),
 };
 const wanted = option('--rungs', Object.keys(RUNGS).join(',')).split(',');

@@ -16,6 +16,8 @@ export const rung = z.object({
   offload: z.boolean().default(false),
   /** The loss of a language model is computed in chunks of tokens. The numbers are the same. */
   chunked_loss: z.boolean().default(false),
+  /** The optimizer's state waits in host memory between steps. The numbers are the same. */
+  optimizer_on_host: z.boolean().default(false),
   /** Adam's moments are held in 8 bits. Only where it is allowed. */
   optimizer_8bit: z.boolean().default(false),
   /** The models' weights are held in bf16, with their gradients and the optimizer's state. Only where it is allowed. */
@@ -32,6 +34,7 @@ export const HOOK_KNOBS = [
   'checkpointed_blocks',
   'offload',
   'chunked_loss',
+  'optimizer_on_host',
   'optimizer_8bit',
   'bf16_weights',
 ] as const satisfies readonly (keyof Rung)[];
@@ -54,7 +57,7 @@ export function rungName(record: RungLike & { expandable_segments?: boolean }): 
     const value = record[knob] || 'off';
     if (value === 'off' || knob === 'checkpointed_blocks') return [];
     if (knob === 'checkpointing' && record.checkpointed_blocks) return [someBlocks(record.checkpointed_blocks)];
-    return [value === true ? knob.replace('_', ' ') : value];
+    return [value === true ? knob.replaceAll('_', ' ') : value];
   });
   if (record.expandable_segments) knobs.push('expandable segments');
   return knobs.length > 0 ? knobs.join(' + ') : 'as it stands';
@@ -65,6 +68,7 @@ export const shownRung = rung.extend({
   checkpointed_blocks: blocks.optional(),
   offload: z.boolean().optional(),
   chunked_loss: z.boolean().optional(),
+  optimizer_on_host: z.boolean().optional(),
   optimizer_8bit: z.boolean().optional(),
   bf16_weights: z.boolean().optional(),
 });

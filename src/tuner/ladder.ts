@@ -11,6 +11,7 @@ const Ladder = z.object({
       checkpointing: z.boolean(),
       offload: z.boolean().default(false),
       chunked_loss: z.boolean().default(false),
+      optimizer_on_host: z.boolean().default(false),
       optimizer_8bit: z.boolean().default(false),
       bf16_weights: z.boolean().default(false),
       changes_numerics: z.boolean().default(false),
@@ -28,7 +29,9 @@ interface LadderOptions {
   /** Nothing that changes numerics. */
   exact?: boolean;
   /** The knobs that the command's hook, flags or placeholders can set; other knobs make no rung. */
-  can?: { [knob in 'amp' | 'checkpointing' | 'offload' | 'chunked_loss' | AllowedKnob]?: boolean };
+  can?: {
+    [knob in 'amp' | 'checkpointing' | 'offload' | 'chunked_loss' | 'optimizer_on_host' | AllowedKnob]?: boolean;
+  };
   /** The data type of `--amp auto` on this device: `fp16` where it has no bf16. */
   half?: 'bf16' | 'fp16';
 }
@@ -50,9 +53,10 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   const checkpoints = checkpointing !== 'off' && can.checkpointing !== false;
   const possible = rungs.map((entry) => ({
     ...entry,
-    // Offload, and what has to be allowed, are last resorts: every other allowed knob is on as well.
-    checkpointing: entry.checkpointing && (checkpoints || !isLastResort(entry)),
+    // What frees other memory than activations, and the last resorts, have every other allowed knob on as well.
+    checkpointing: entry.checkpointing && (checkpoints || !doesWithout(entry)),
     chunked_loss: entry.chunked_loss && can.chunked_loss === true,
+    optimizer_on_host: entry.optimizer_on_host && can.optimizer_on_host === true,
   }));
   const allowed = possible.filter((entry) => {
     if (amp !== 'auto' && (amp === 'off') !== (entry.amp === 'off')) return false;
@@ -76,11 +80,12 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     checkpointed_blocks: '',
     offload: entry.offload,
     chunked_loss: entry.chunked_loss,
+    optimizer_on_host: entry.optimizer_on_host,
     optimizer_8bit: entry.optimizer_8bit,
     bf16_weights: entry.bf16_weights,
   }));
   return ladder.filter((entry, at) => ladder.findIndex((other) => sameRung(entry, other)) === at);
 }
 
-const isLastResort = (entry: { offload: boolean } & { [knob in AllowedKnob]: boolean }): boolean =>
-  entry.offload || ALLOWED_KNOBS.some((knob) => entry[knob]);
+const doesWithout = (entry: { offload: boolean; optimizer_on_host: boolean } & { [knob in AllowedKnob]: boolean }) =>
+  entry.offload || entry.optimizer_on_host || ALLOWED_KNOBS.some((knob) => entry[knob]);

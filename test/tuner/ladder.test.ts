@@ -30,6 +30,26 @@ describe('the ladder', () => {
     ]);
   });
 
+  it('keeps the state of the optimizer on the host once activations are done with, and before numerics change', () => {
+    expect(names(data, { can: { optimizer_on_host: true, chunked_loss: true } })).toEqual([
+      'as it stands',
+      'chunked loss',
+      'checkpointing + chunked loss',
+      'chunked loss + optimizer on host',
+      'checkpointing + chunked loss + optimizer on host',
+      'bf16 + chunked loss',
+      'bf16 + checkpointing + chunked loss',
+      'bf16 + checkpointing + chunked loss + optimizer on host',
+    ]);
+    expect(names(data, { can: { optimizer_on_host: true, checkpointing: false }, exact: true })).toEqual([
+      'as it stands',
+      'optimizer on host',
+    ]);
+    expect(names(data, { can: { optimizer_on_host: true, offload: true }, exact: true }).at(-1)).toBe(
+      'checkpointing + offload + optimizer on host',
+    );
+  });
+
   it('ends with offload where that can be done', () => {
     const rungs = ladderFrom(data, { can: { offload: true } });
     expect(rungs.map((rung) => rung.offload ?? false)).toEqual([false, false, false, false, true]);

@@ -36,6 +36,7 @@ class Capabilities(TypedDict):
     checkpointed_blocks: int
     offload: bool
     chunked_loss: bool
+    optimizer_on_host: bool
     optimizer_8bit: bool
     bf16_weights: bool
     switch_rung: bool
@@ -297,6 +298,7 @@ class ProbeOrder(TypedDict):
     checkpointed_blocks: str
     offload: bool
     chunked_loss: bool
+    optimizer_on_host: bool
     optimizer_8bit: bool
     bf16_weights: bool
     steps: int

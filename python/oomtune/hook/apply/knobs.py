@@ -10,7 +10,16 @@ if TYPE_CHECKING:
 class RungKnobs:
     """The knobs of a rung. A new one is named here, and put on in `apply/rung.py`: orders, variables and the rest follow."""
 
-    NAMES = ("amp", "checkpointing", "checkpointed_blocks", "offload", "chunked_loss", "optimizer_8bit", "bf16_weights")
+    NAMES = (
+        "amp",
+        "checkpointing",
+        "checkpointed_blocks",
+        "offload",
+        "chunked_loss",
+        "optimizer_on_host",
+        "optimizer_8bit",
+        "bf16_weights",
+    )
 
     def __init__(
         self,
@@ -19,6 +28,7 @@ class RungKnobs:
         checkpointed_blocks: str | None = "",
         offload: bool = False,
         chunked_loss: bool = False,
+        optimizer_on_host: bool = False,
         optimizer_8bit: bool = False,
         bf16_weights: bool = False,
     ) -> None:
@@ -28,6 +38,7 @@ class RungKnobs:
         self.checkpointed_blocks = checkpointed_blocks or ""
         self.offload = bool(offload)
         self.chunked_loss = bool(chunked_loss)
+        self.optimizer_on_host = bool(optimizer_on_host)
         self.optimizer_8bit = bool(optimizer_8bit)
         self.bf16_weights = bool(bf16_weights)
 

@@ -10,6 +10,7 @@ from .checkpointing import Checkpointing
 from .chunked_loss import ChunkedLoss
 from .forward_wrappers import ForwardWrappers
 from .optimizer_8bit import Optimizer8bit
+from .optimizer_on_host import OptimizerOnHost
 from .precision import Autocast, LossScaling
 
 TYPE_CHECKING = False
@@ -48,6 +49,7 @@ class Rung:
         self.chunked_loss = ChunkedLoss(torch, modules, forwards, hook.settings.world_size, hook.stop_unchunked)
         self.optimizer_8bit = Optimizer8bit(torch, optimizers, hook.stop_without_8bit)
         self.bf16_weights = Bf16Weights(torch, modules, optimizers, hook.settings.world_size)
+        self.optimizer_on_host = OptimizerOnHost(torch, modules, optimizers)
         self._scaling = LossScaling(torch, backward, optimizers)
         self._wrapped = False
 
@@ -92,6 +94,7 @@ class Rung:
             "chunked_loss": self.chunked_loss,
             "optimizer_8bit": self.optimizer_8bit,
             "bf16_weights": self.bf16_weights,
+            "optimizer_on_host": self.optimizer_on_host,
         }
         reasons = {name: part.why_not() for name, part in parts.items()}
         return {name: why for name, why in reasons.items() if why is not None}
@@ -115,6 +118,7 @@ class Rung:
         self.chunked_loss.switch(knobs.chunked_loss)
         self.bf16_weights.switch(knobs.bf16_weights)
         self.optimizer_8bit.switch(knobs.optimizer_8bit)
+        self.optimizer_on_host.switch(knobs.optimizer_on_host)
         if amp == "fp16":
             self._scaling.begin()
         else:
