@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * What each rung saves and costs, and whether it trains the same: bytes, samples/s and equality beside the script as it stands.
- * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert] [--rungs NAME,…] [--python PATH] [--samples 4]
+ * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert,gpt2-compiled,…] [--rungs NAME,…] [--python PATH] [--samples 4]
  *                          [--tokens 256] [--steps 3] [--record | --report] [--note TEXT]
  * Each run is a fresh process of bench/rungs/train.py with the hook as `oomtune run` starts it. The processes of a model are started together
  * on a GPU's host, and go on from there one by one. On a GPU the models have their real
@@ -27,6 +27,9 @@ const gpu = device !== 'cpu';
 const models = option('--models', 'gpt2,llama,bert').split(',');
 const size = [option('--samples', '4'), option('--tokens', '256'), option('--steps', '3')];
 
+/** Parts of its activations that a compiled model may keep. */
+const BUDGETS = ['0.7', '0.5', '0.3'];
+
 /** The knobs that are on, by the name of the rung. */
 const RUNGS = {
   'as it stands': {},
@@ -36,10 +39,14 @@ const RUNGS = {
   'checkpointing + chunked loss': { checkpointing: '1', chunked_loss: '1' },
   bf16: { amp: 'bf16' },
   'bf16 + chunked loss': { amp: 'bf16', chunked_loss: '1' },
+  ...Object.fromEntries(BUDGETS.map((part) => [`activation budget ${part}`, { activation_memory_budget: part }])),
   ...(gpu ? { 'optimizer on host': { optimizer_on_host: '1' } } : {}),
   ...(gpu ? { 'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' } } : {}),
 };
-const wanted = option('--rungs', Object.keys(RUNGS).join(',')).split(',');
+const ofCompiled = (rung) => rung === 'as it stands' || 'activation_memory_budget' in RUNGS[rung];
+const ofOthers = (rung) => !('activation_memory_budget' in RUNGS[rung]);
+const wantedOf = (model) =>
+  option('--rungs', null)?.split(',') ?? Object.keys(RUNGS).filter(model.endsWith('-compiled') ? ofCompiled : ofOthers);
 
 /** Of the layers of bench/rungs/train.py. */
 const HALF = { small: '0/2', gpt2: '0-5/12', bert: '0-5/12', llama: '0-7/16' };
@@ -115,6 +122,7 @@ function record() {
 
 for (const model of process.argv.includes('--report') ? [] : models) {
   let plain = null;
+  const wanted = wantedOf(model);
   const started = gpu ? wanted.map((rung) => start(model, RUNGS[rung])) : [];
   await Promise.all(started.map((one) => one.ready));
   for (const [at, rung] of wanted.entries()) {

@@ -6,6 +6,8 @@ import { type KnobValue, knobValue } from './knob.js';
 const amp = z.enum(['off', 'bf16', 'fp16']);
 export type Amp = z.infer<typeof amp>;
 
+export const activationBudget = z.string().regex(/^(0\.\d{1,2})?$/);
+
 /** A combination of knobs that save memory. To add a knob, add it here; its name, and how the hook is told of it, follow. */
 export const rung = z.object({
   amp,
@@ -16,6 +18,8 @@ export const rung = z.object({
   offload: z.boolean().default(false),
   /** The loss of a language model is computed in chunks of tokens. The numbers are the same. */
   chunked_loss: z.boolean().default(false),
+  /** The part of its activations that a compiled model may keep, such as `0.5`: the compiler computes the others again. Empty: what it does by itself. */
+  activation_memory_budget: activationBudget.default(''),
   /** The optimizer's state waits in host memory between steps. The numbers are the same. */
   optimizer_on_host: z.boolean().default(false),
   /** Adam's moments are held in 8 bits. Only where it is allowed. */
@@ -34,6 +38,7 @@ export const HOOK_KNOBS = [
   'checkpointed_blocks',
   'offload',
   'chunked_loss',
+  'activation_memory_budget',
   'optimizer_on_host',
   'optimizer_8bit',
   'bf16_weights',
@@ -57,7 +62,8 @@ export function rungName(record: RungLike & { expandable_segments?: boolean }): 
     const value = record[knob] || 'off';
     if (value === 'off' || knob === 'checkpointed_blocks') return [];
     if (knob === 'checkpointing' && record.checkpointed_blocks) return [someBlocks(record.checkpointed_blocks)];
-    return [value === true ? knob.replaceAll('_', ' ') : value];
+    const name = knob.replaceAll('_', ' ');
+    return [value === true ? name : knob === 'amp' ? value : `${name} ${value}`];
   });
   if (record.expandable_segments) knobs.push('expandable segments');
   return knobs.length > 0 ? knobs.join(' + ') : 'as it stands';
@@ -68,6 +74,7 @@ export const shownRung = rung.extend({
   checkpointed_blocks: blocks.optional(),
   offload: z.boolean().optional(),
   chunked_loss: z.boolean().optional(),
+  activation_memory_budget: activationBudget.optional(),
   optimizer_on_host: z.boolean().optional(),
   optimizer_8bit: z.boolean().optional(),
   bf16_weights: z.boolean().optional(),
@@ -131,7 +138,8 @@ export function shown<R extends { [knob in Newer]?: boolean | string }>(record: 
   return Object.fromEntries(kept) as Omit<R, Newer> & ShownNewer;
 }
 type Newer = HookKnob | 'expandable_segments';
-type ShownNewer = { checkpointed_blocks?: string } & { [knob in Exclude<Newer, 'checkpointed_blocks'>]?: true };
+type Texts = 'checkpointed_blocks' | 'activation_memory_budget';
+type ShownNewer = { [knob in Texts]?: string } & { [knob in Exclude<Newer, Texts>]?: true };
 
 /** Where a batch is cut into micro-batches: where the model is called, or at the DataLoader. */
 export const cutPlace = z.enum(['model', 'loader']);

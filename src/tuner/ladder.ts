@@ -1,6 +1,14 @@
 import { z } from 'zod';
 import { OomtuneError } from '../common/errors.js';
-import { ALLOWED_KNOBS, type AllowedKnob, type Amp, type Rung, sameRung } from '../contract/rung.js';
+import {
+  ALLOWED_KNOBS,
+  type AllowedKnob,
+  type Amp,
+  activationBudget,
+  type HookKnob,
+  type Rung,
+  sameRung,
+} from '../contract/rung.js';
 
 /** What config/ladder.yaml has to say. `amp: on` stands for the data type that the options or the file name. */
 const Ladder = z.object({
@@ -11,6 +19,7 @@ const Ladder = z.object({
       checkpointing: z.boolean(),
       offload: z.boolean().default(false),
       chunked_loss: z.boolean().default(false),
+      activation_memory_budget: activationBudget.default(''),
       optimizer_on_host: z.boolean().default(false),
       optimizer_8bit: z.boolean().default(false),
       bf16_weights: z.boolean().default(false),
@@ -30,7 +39,7 @@ interface LadderOptions {
   exact?: boolean;
   /** The knobs that the command's hook, flags or placeholders can set; other knobs make no rung. */
   can?: {
-    [knob in 'amp' | 'checkpointing' | 'offload' | 'chunked_loss' | 'optimizer_on_host' | AllowedKnob]?: boolean;
+    [knob in 'amp' | 'checkpointing' | HookKnob]?: boolean | number;
   };
   /** The data type of `--amp auto` on this device: `fp16` where it has no bf16. */
   half?: 'bf16' | 'fp16';
@@ -56,6 +65,7 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     // What frees other memory than activations, and the last resorts, have every other allowed knob on as well.
     checkpointing: entry.checkpointing && (checkpoints || !doesWithout(entry)),
     chunked_loss: entry.chunked_loss && can.chunked_loss === true,
+    activation_memory_budget: can.activation_memory_budget === true ? entry.activation_memory_budget : '',
     optimizer_on_host: entry.optimizer_on_host && can.optimizer_on_host === true,
   }));
   const allowed = possible.filter((entry) => {
@@ -80,6 +90,7 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     checkpointed_blocks: '',
     offload: entry.offload,
     chunked_loss: entry.chunked_loss,
+    activation_memory_budget: entry.activation_memory_budget,
     optimizer_on_host: entry.optimizer_on_host,
     optimizer_8bit: entry.optimizer_8bit,
     bf16_weights: entry.bf16_weights,

@@ -30,6 +30,22 @@ describe('the ladder', () => {
     ]);
   });
 
+  it('has a compiler keep fewer activations before a model is checkpointed', () => {
+    expect(names(data, { can: { activation_memory_budget: true } })).toEqual([
+      'as it stands',
+      'activation memory budget 0.7',
+      'activation memory budget 0.5',
+      'activation memory budget 0.3',
+      'checkpointing',
+      'bf16',
+      'bf16 + activation memory budget 0.3',
+      'bf16 + checkpointing',
+    ]);
+    expect(names(data, { can: { activation_memory_budget: true, checkpointing: false }, exact: true }).at(-1)).toBe(
+      'activation memory budget 0.3',
+    );
+  });
+
   it('keeps the state of the optimizer on the host once activations are done with, and before numerics change', () => {
     expect(names(data, { can: { optimizer_on_host: true, chunked_loss: true } })).toEqual([
       'as it stands',

@@ -36,6 +36,7 @@ class Capabilities(TypedDict):
     checkpointed_blocks: int
     offload: bool
     chunked_loss: bool
+    activation_memory_budget: bool
     optimizer_on_host: bool
     optimizer_8bit: bool
     bf16_weights: bool
@@ -298,6 +299,8 @@ class ProbeOrder(TypedDict):
     checkpointed_blocks: str
     offload: bool
     chunked_loss: bool
+    #: Such as `0.5`; empty: the model's own.
+    activation_memory_budget: str
     optimizer_on_host: bool
     optimizer_8bit: bool
     bf16_weights: bool

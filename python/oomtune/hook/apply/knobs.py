@@ -16,6 +16,7 @@ class RungKnobs:
         "checkpointed_blocks",
         "offload",
         "chunked_loss",
+        "activation_memory_budget",
         "optimizer_on_host",
         "optimizer_8bit",
         "bf16_weights",
@@ -28,6 +29,7 @@ class RungKnobs:
         checkpointed_blocks: str | None = "",
         offload: bool = False,
         chunked_loss: bool = False,
+        activation_memory_budget: str | None = "",
         optimizer_on_host: bool = False,
         optimizer_8bit: bool = False,
         bf16_weights: bool = False,
@@ -38,6 +40,8 @@ class RungKnobs:
         self.checkpointed_blocks = checkpointed_blocks or ""
         self.offload = bool(offload)
         self.chunked_loss = bool(chunked_loss)
+        #: The part of its activations that a compiled model may keep, such as `0.5`; empty: what it does by itself.
+        self.activation_memory_budget = activation_memory_budget or ""
         self.optimizer_on_host = bool(optimizer_on_host)
         self.optimizer_8bit = bool(optimizer_8bit)
         self.bf16_weights = bool(bf16_weights)
@@ -46,8 +50,11 @@ class RungKnobs:
     def from_environment(cls, environ: Mapping[str, str], among: Iterable[str]) -> RungKnobs:
         """Those `among` the names, by their variables: OOMTUNE_AMP, OOMTUNE_CHECKPOINTING, …"""
         given = {name: environ.get("OOMTUNE_" + name.upper(), "") for name in cls.NAMES if name in among}
-        amp, blocks = (given.pop(name, "") for name in ("amp", "checkpointed_blocks"))
-        return cls(amp, checkpointed_blocks=blocks, **{name: value == "1" for name, value in given.items()})
+        amp, blocks, budget = (
+            given.pop(name, "") for name in ("amp", "checkpointed_blocks", "activation_memory_budget")
+        )
+        switches = {name: value == "1" for name, value in given.items()}
+        return cls(amp, checkpointed_blocks=blocks, activation_memory_budget=budget, **switches)
 
     @property
     def any(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from .activation_budget import ActivationBudget
 from .bf16_weights import Bf16Weights
 from .blocks import BlockCosts
 from .checkpointing import Checkpointing
@@ -47,6 +48,7 @@ class Rung:
         inside = (self.autocast, self._offload)
         self._checkpointing = Checkpointing(torch, modules, forwards, costs, recomputes, inside)
         self.chunked_loss = ChunkedLoss(torch, modules, forwards, hook.settings.world_size, hook.stop_unchunked)
+        self.activation_budget = ActivationBudget(torch, modules)
         self.optimizer_8bit = Optimizer8bit(torch, optimizers, hook.stop_without_8bit)
         self.bf16_weights = Bf16Weights(torch, modules, optimizers, hook.settings.world_size)
         self.optimizer_on_host = OptimizerOnHost(torch, modules, optimizers)
@@ -116,6 +118,7 @@ class Rung:
         self._offload.on = knobs.offload
         self._checkpointing.switch(knobs.checkpointing, knobs.checkpointed_blocks)
         self.chunked_loss.switch(knobs.chunked_loss)
+        self.activation_budget.switch(knobs.activation_memory_budget)
         self.bf16_weights.switch(knobs.bf16_weights)
         self.optimizer_8bit.switch(knobs.optimizer_8bit)
         self.optimizer_on_host.switch(knobs.optimizer_on_host)

@@ -39,6 +39,7 @@ NOTHING: Capabilities = {
     "checkpointed_blocks": 0,
     "offload": False,
     "chunked_loss": False,
+    "activation_memory_budget": False,
     "optimizer_on_host": False,
     "optimizer_8bit": False,
     "bf16_weights": False,

@@ -54,6 +54,7 @@ def describe(
             "checkpointed_blocks": rung.block_count(),
             "offload": rung.can_offload(),
             "chunked_loss": rung.can_chunk_loss(),
+            "activation_memory_budget": rung.activation_budget.possible(),
             "optimizer_on_host": rung.optimizer_on_host.possible(),
             "optimizer_8bit": "optimizer_8bit" not in why_not,
             "bf16_weights": "bf16_weights" not in why_not,
