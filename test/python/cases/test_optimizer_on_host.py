@@ -21,7 +21,7 @@ SCRIPT = """
 import os, sys, torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-apart = sys.modules.get("oomtune.hook.apply.optimizer_on_host")
+apart = sys.modules.get("oomtune.hook.apply.host_copies")
 kind, options = sys.argv[1], eval(sys.argv[2])
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(200, 300), nn.Tanh(), nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 8))
@@ -105,9 +105,19 @@ class State(unittest.TestCase):
             if int(torch.__version__.split(".")[0]) > 1:  # before, torch loads the whole state at once
                 self.assertEqual(places, "['exp_avg', 'exp_avg_sq']")
 
+    def test_a_model_that_is_wrapped_once_its_optimizer_is_made_is_found_as_it_is_then(self):
+        class_of = "class Wrapped(nn.Module):\n    def __init__(self, inner):\n        super().__init__()\n        self.inner = inner\n    def forward(self, x): return self.inner(x)\n"
+        end = "import oomtune.hook.hook as hook\nimport gc\nfound = [each for each in gc.get_objects() if type(each).__name__ == 'Modules']\nassert [type(each).__name__ for each in found[0].roots()] == ['Wrapped'], found[0].roots()\n"
+        script = SCRIPT.replace("losses = []", class_of + "outer = Wrapped(model)\nlosses = []").replace(
+            "(model(x), y)", "(outer(x), y)"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(script + end, "apply", cwd=folder, arguments=["AdamW", "{}"], **ON)
+            self.assertEqual(result.status, 0, result.errors)
+
     def test_a_probe_leaves_the_optimizer_as_it_found_it(self):
         end = """
-import oomtune.hook.apply.optimizer_on_host as moved
+import oomtune.hook.apply.host_copies as moved
 state = optimizer.state[model[2].weight]
 assert moved.HostCopies.moved, "nothing went to the host"
 assert all(moved.HostCopies.on_device(each) for each in state.values()), "it is still there"

@@ -50,3 +50,21 @@ class HostCopies:
         """Until all is copied, there and here."""
         self._coming.synchronize()
         self._going.synchronize()
+
+
+class CopiesByDevice:
+    def __init__(self, torch: Torch) -> None:
+        self._torch = torch
+        self._known: dict[Any, HostCopies] = {}
+
+    @staticmethod
+    def on_device(tensor: Tensor) -> bool:
+        return HostCopies.on_device(tensor)
+
+    def of(self, tensor: Tensor) -> HostCopies | None:
+        """Those of the tensor's device; None: it is on none beside the host."""
+        if not self.on_device(tensor):
+            return None
+        if tensor.device not in self._known:
+            self._known[tensor.device] = HostCopies(self._torch, tensor.device)
+        return self._known[tensor.device]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 
 from ..cut.fsdp import is_sharded
-from .host_copies import HostCopies
+from .host_copies import CopiesByDevice
 from .step_in_turns import StepInTurns, present, waiting
 
 TYPE_CHECKING = False
@@ -28,14 +28,14 @@ class OptimizerOnHost:
         self._torch = torch
         self._modules = modules
         self._optimizers = optimizers
-        self._copies: dict[Any, HostCopies] = {}
+        self._copies = CopiesByDevice(torch)
 
     def possible(self) -> bool:
         return self._apart() and self.why_not() is None
 
     def _apart(self) -> bool:
         """Whether there is a device beside the host: on the CPU device the state is in host memory already."""
-        return any(HostCopies.on_device(each) for each in self._optimizers.parameters())
+        return any(map(self._copies.on_device, self._optimizers.parameters()))
 
     def why_not(self) -> str | None:
         """None: it can be turned on, or nothing would be gained."""
@@ -69,9 +69,10 @@ class OptimizerOnHost:
     def adopt(self, optimizer: Optimizer) -> None:
         """From now on its state waits on the host; also one that has just been made, and may yet load what it is to go on from."""
         instead = self._optimizers.steps_instead
-        if optimizer in instead or not self._suits(optimizer) or is_sharded(self._modules.all()):
+        # The models are not looked at: they are as they will be once training begins.
+        if optimizer in instead or not self._suits(optimizer):
             return
-        instead[optimizer] = StepInTurns(self._torch, type(optimizer), self.copies)
+        instead[optimizer] = StepInTurns(self._torch, type(optimizer), self._copies.of)
         optimizer.load_state_dict = functools.partial(self._load, optimizer.load_state_dict)
         for parameter, state in list(optimizer.state.items()):
             self.send_away(parameter, state)
@@ -80,24 +81,16 @@ class OptimizerOnHost:
         del self._optimizers.steps_instead[optimizer]
         del optimizer.load_state_dict
         for parameter, state in optimizer.state.items():
-            copies = self.copies(parameter)
+            copies = self._copies.of(parameter)
             if copies is not None:
                 names = [name for name, _ in waiting(copies, state)]
                 here, _ = copies.bring([state[name] for name in names])
                 copies.rest()
                 state.update(zip(names, here))
 
-    def copies(self, parameter: Tensor) -> HostCopies | None:
-        """None: the parameter is on no device beside the host."""
-        if not HostCopies.on_device(parameter):
-            return None
-        if parameter.device not in self._copies:
-            self._copies[parameter.device] = HostCopies(self._torch, parameter.device)
-        return self._copies[parameter.device]
-
     def send_away(self, parameter: Tensor, state: dict[str, Any]) -> None:
         """At once, with nothing beside."""
-        copies = self.copies(parameter)
+        copies = self._copies.of(parameter)
         if copies is not None:
             pairs = {name: (copies.host_like(each), each) for name, each in present(copies, state)}
             copies.send(pairs.values())
