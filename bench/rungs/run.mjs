@@ -30,6 +30,18 @@ const size = [option('--samples', '4'), option('--tokens', '256'), option('--ste
 /** Parts of its activations that a compiled model may keep. */
 const BUDGETS = ['0.7', '0.5', '0.3'];
 
+/** What there is beside a device alone. `streamed`: as it would be with offload.STREAMED, which is off until it has been measured. */
+const ON_GPU = {
+  'optimizer on host': { optimizer_on_host: '1' },
+  'checkpointing + chunked loss + optimizer on host': { checkpointing: '1', chunked_loss: '1', optimizer_on_host: '1' },
+  offload: { offload: '1' },
+  'offload, streamed': { offload: '1', streamed: '1' },
+  'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' },
+  'checkpointing + offload, streamed + chunked loss': {
+    ...{ checkpointing: '1', offload: '1', streamed: '1', chunked_loss: '1' },
+  },
+};
+
 /** The knobs that are on, by the name of the rung. */
 const RUNGS = {
   'as it stands': {},
@@ -40,8 +52,7 @@ const RUNGS = {
   bf16: { amp: 'bf16' },
   'bf16 + chunked loss': { amp: 'bf16', chunked_loss: '1' },
   ...Object.fromEntries(BUDGETS.map((part) => [`activation budget ${part}`, { activation_memory_budget: part }])),
-  ...(gpu ? { 'optimizer on host': { optimizer_on_host: '1' } } : {}),
-  ...(gpu ? { 'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' } } : {}),
+  ...(gpu ? ON_GPU : {}),
 };
 const ofCompiled = (rung) => rung === 'as it stands' || 'activation_memory_budget' in RUNGS[rung];
 const ofOthers = (rung) => !('activation_memory_budget' in RUNGS[rung]);

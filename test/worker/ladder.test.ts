@@ -86,16 +86,19 @@ describe('the ladder with real processes', () => {
     expect(output(bench)).toContain('trained in torch.bfloat16');
   });
 
-  describe('where activations can be moved to a second memory (a file stands in for it)', () => {
+  describe.each([
+    ['and each copy is waited for', 'host', ''],
+    ['and copies run beside the computation', 'state', String(4 * 1024 ** 2)],
+  ])('where activations can be moved to a second memory (a file stands in for it) %s', (_, folder, streamed) => {
     const bench = (purpose: 'find-batch' | 'run', options: Partial<JobOptions>) => {
       const { request, ...rest } = workbench(purpose, [python, 'deep.py'], {
         budget: '80MiB',
         amp: 'off',
         checkpointing: 'off',
-        env: ['PYTHONPATH'],
+        env: ['PYTHONPATH', 'STREAMED'],
         ...options,
       });
-      const environment = { ...request.environment, PYTHONPATH: join(FIXTURES, 'host') };
+      const environment = { ...request.environment, PYTHONPATH: join(FIXTURES, folder), STREAMED: streamed };
       return { request: { ...request, environment }, ...rest };
     };
 

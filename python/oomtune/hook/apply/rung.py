@@ -10,6 +10,7 @@ from .blocks import BlockCosts
 from .checkpointing import Checkpointing
 from .chunked_loss import ChunkedLoss
 from .forward_wrappers import ForwardWrappers
+from .offload import Offload
 from .optimizer_8bit import Optimizer8bit
 from .optimizer_on_host import OptimizerOnHost
 from .precision import Autocast, LossScaling
@@ -43,7 +44,7 @@ class Rung:
         self._modules = modules
         forwards = self._forwards = ForwardWrappers()
         self.autocast = Autocast(torch, recomputes)
-        self._offload = Offload(torch, recomputes)
+        self._offload = Offload(torch, recomputes, modules)
         costs = BlockCosts(torch, lambda: _measured_memory(hook))
         inside = (self.autocast, self._offload)
         self._checkpointing = Checkpointing(torch, modules, forwards, costs, recomputes, inside)
@@ -165,24 +166,3 @@ def _measured_memory(hook: Hook) -> Memory | None:
     if parts is None or parts.card is not None or not hook.settings.searching:
         return None
     return parts.memory if parts.memory is not None and parts.memory.device == "cpu" else None
-
-
-class Offload:
-    """Keeps activations in host memory. `recomputes()`: see Rung."""
-
-    def __init__(self, torch: Torch, recomputes: Callable[[], bool]) -> None:
-        self._torch = torch
-        self._recomputes = recomputes
-        self.inside = False
-        self.on = False
-
-    def around(self, call: Call, *args: Any, **kwargs: Any) -> Any:
-        # What a checkpoint recomputes in the backward pass is used at once.
-        if not self.on or self.inside or self._recomputes() or not self._torch.is_grad_enabled():
-            return call(*args, **kwargs)
-        self.inside = True
-        try:
-            with self._torch.autograd.graph.save_on_cpu(pin_memory=True):
-                return call(*args, **kwargs)
-        finally:
-            self.inside = False
