@@ -35,9 +35,11 @@ const ON_GPU = {
   'optimizer on host': { optimizer_on_host: '1' },
   'checkpointing + chunked loss + optimizer on host': { checkpointing: '1', chunked_loss: '1', optimizer_on_host: '1' },
   offload: { offload: '1' },
-  'offload, streamed': { offload: '1', streamed: '1' },
+  'offload of 0.3': { offload: '1', offloaded_part: '0.3' },
+  'offload of 0.6': { offload: '1', offloaded_part: '0.6' },
+  'streamed offload': { offload: '1', streamed: '1' },
   'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' },
-  'checkpointing + offload, streamed + chunked loss': {
+  'checkpointing + streamed offload + chunked loss': {
     ...{ checkpointing: '1', offload: '1', streamed: '1', chunked_loss: '1' },
   },
 };

@@ -4,8 +4,8 @@ import {
   ALLOWED_KNOBS,
   type AllowedKnob,
   type Amp,
-  activationBudget,
   type HookKnob,
+  part,
   type Rung,
   sameRung,
 } from '../contract/rung.js';
@@ -18,8 +18,9 @@ const Ladder = z.object({
       amp: z.enum(['off', 'on']),
       checkpointing: z.boolean(),
       offload: z.boolean().default(false),
+      offloaded_part: part.default(''),
       chunked_loss: z.boolean().default(false),
-      activation_memory_budget: activationBudget.default(''),
+      activation_memory_budget: part.default(''),
       optimizer_on_host: z.boolean().default(false),
       optimizer_8bit: z.boolean().default(false),
       bf16_weights: z.boolean().default(false),
@@ -76,19 +77,22 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     if (entry.checkpointing && can.checkpointing === false) return false;
     if (ALLOWED_KNOBS.some((knob) => entry[knob] && can[knob] !== true)) return false;
     if (entry.bf16_weights && type !== 'bf16') return false;
+    if (entry.offloaded_part && can.offloaded_part !== true) return false;
     return !entry.offload || can.offload === true;
   });
   // A loss in chunks is on only where it is needed, too: the first rung is without.
   const [first] = allowed;
   if (first?.chunked_loss) allowed.unshift({ ...first, chunked_loss: false });
-  // Offload comes last, and once.
-  const resort = allowed.filter((entry) => entry.offload).at(-1);
-  const ladder = [...allowed.filter((entry) => !entry.offload), ...(resort ? [resort] : [])].map((entry) => ({
+  // Offload of all activations comes last, and once.
+  const isResort = (entry: (typeof allowed)[number]): boolean => entry.offload && !entry.offloaded_part;
+  const resort = allowed.filter(isResort).at(-1);
+  const ladder = [...allowed.filter((entry) => !isResort(entry)), ...(resort ? [resort] : [])].map((entry) => ({
     amp: entry.amp === 'off' ? ('off' as const) : type,
     checkpointing: entry.checkpointing,
     // Which of the blocks is known once all have been.
     checkpointed_blocks: '',
     offload: entry.offload,
+    offloaded_part: entry.offloaded_part,
     chunked_loss: entry.chunked_loss,
     activation_memory_budget: entry.activation_memory_budget,
     optimizer_on_host: entry.optimizer_on_host,

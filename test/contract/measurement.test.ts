@@ -18,7 +18,13 @@ const probe = {
   ...{
     rung: {
       ...{ amp: 'bf16' as const, checkpointing: true, checkpointed_blocks: '', offload: true, chunked_loss: false },
-      ...{ activation_memory_budget: '', optimizer_on_host: false, optimizer_8bit: false, bf16_weights: false },
+      ...{
+        offloaded_part: '',
+        activation_memory_budget: '',
+        optimizer_on_host: false,
+        optimizer_8bit: false,
+        bf16_weights: false,
+      },
     },
     micro_batch: 8,
     accumulation: 1,

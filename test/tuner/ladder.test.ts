@@ -46,6 +46,21 @@ describe('the ladder', () => {
     );
   });
 
+  it('moves a part of the activations before it computes them again, and all of them last', () => {
+    expect(names(data, { can: { offload: true, offloaded_part: true }, exact: true })).toEqual([
+      'as it stands',
+      'offload of 0.3',
+      'offload of 0.6',
+      'checkpointing',
+      'checkpointing + offload',
+    ]);
+    expect(names(data, { can: { offload: true }, exact: true })).toEqual([
+      'as it stands',
+      'checkpointing',
+      'checkpointing + offload',
+    ]);
+  });
+
   it('keeps the state of the optimizer on the host once activations are done with, and before numerics change', () => {
     expect(names(data, { can: { optimizer_on_host: true, chunked_loss: true } })).toEqual([
       'as it stands',

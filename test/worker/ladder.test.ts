@@ -95,7 +95,7 @@ describe('the ladder with real processes', () => {
         budget: '80MiB',
         amp: 'off',
         checkpointing: 'off',
-        env: ['PYTHONPATH', 'STREAMED'],
+        env: ['PYTHONPATH', 'STREAMED', 'PARTS'],
         ...options,
       });
       const environment = { ...request.environment, PYTHONPATH: join(FIXTURES, folder), STREAMED: streamed };
@@ -122,6 +122,18 @@ describe('the ladder with real processes', () => {
       expect(report.config).toMatchObject({ micro_batch: 4096, accumulation: 1, offload: true });
       expect(report.devices[0]?.peak_bytes).toBeLessThanOrEqual(80 * 1024 ** 2);
       expect(output({ request, deps, ...rest })).toContain('trained in torch.float32');
+    });
+  });
+
+  it('moves no more of the activations than has to go', async () => {
+    const { request, deps } = workbench('find-batch', [python, 'deep.py'], {
+      ...{ budget: '80MiB', amp: 'off', minBatch: 2000, maxBatch: 2000, env: ['PYTHONPATH', 'STREAMED', 'PARTS'] },
+    });
+    const more = { PYTHONPATH: join(FIXTURES, 'state'), STREAMED: '1', PARTS: '1' };
+    const report = await findBatch({ ...request, environment: { ...request.environment, ...more } }, deps);
+    expect(report.probes.map((p) => [p.outcome, p.offload ?? false])[0]).toEqual(['device_oom', false]);
+    expect(report.config, JSON.stringify(report.probes)).toMatchObject({
+      ...{ micro_batch: 2000, checkpointing: false, offload: true, offloaded_part: expect.stringMatching(/^0\.[36]$/) },
     });
   });
 });

@@ -12,7 +12,7 @@ import type { LoopFacts } from './loop-facts.js';
 type Seen = Pick<LoopFacts, 'loop' | 'ownAmp' | 'samples' | 'mostBytes'> & Partial<Pick<LoopFacts, 'longestTokens'>>;
 
 /** What no GPU has run yet: there it stays off until it is measured (`bench/rungs/run.mjs`), and is then taken out here. */
-const UNTRIED_ON_GPUS: readonly HookKnob[] = ['activation_memory_budget', 'optimizer_on_host'];
+const UNTRIED_ON_GPUS: readonly HookKnob[] = ['offloaded_part', 'activation_memory_budget', 'optimizer_on_host'];
 
 /** The bounds of a search; `unable`: knobs that a probe has shown to do nothing. The tuner sees one batch of a loop that accumulates by itself; `withLoop` turns the answer back. */
 export function constraintsOf(

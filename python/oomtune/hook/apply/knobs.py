@@ -15,6 +15,7 @@ class RungKnobs:
         "checkpointing",
         "checkpointed_blocks",
         "offload",
+        "offloaded_part",
         "chunked_loss",
         "activation_memory_budget",
         "optimizer_on_host",
@@ -28,6 +29,7 @@ class RungKnobs:
         checkpointing: bool = False,
         checkpointed_blocks: str | None = "",
         offload: bool = False,
+        offloaded_part: str | None = "",
         chunked_loss: bool = False,
         activation_memory_budget: str | None = "",
         optimizer_on_host: bool = False,
@@ -39,6 +41,8 @@ class RungKnobs:
         #: Which of the model's blocks, such as `0-3,6/12`; empty: all.
         self.checkpointed_blocks = checkpointed_blocks or ""
         self.offload = bool(offload)
+        #: How much of the activations, such as `0.3`; empty: all.
+        self.offloaded_part = offloaded_part or ""
         self.chunked_loss = bool(chunked_loss)
         #: The part of its activations that a compiled model may keep, such as `0.5`; empty: what it does by itself.
         self.activation_memory_budget = activation_memory_budget or ""
@@ -50,11 +54,10 @@ class RungKnobs:
     def from_environment(cls, environ: Mapping[str, str], among: Iterable[str]) -> RungKnobs:
         """Those `among` the names, by their variables: OOMTUNE_AMP, OOMTUNE_CHECKPOINTING, …"""
         given = {name: environ.get("OOMTUNE_" + name.upper(), "") for name in cls.NAMES if name in among}
-        amp, blocks, budget = (
-            given.pop(name, "") for name in ("amp", "checkpointed_blocks", "activation_memory_budget")
-        )
+        texts = ("amp", "checkpointed_blocks", "offloaded_part", "activation_memory_budget")
+        amp, blocks, part, budget = (given.pop(name, "") for name in texts)
         switches = {name: value == "1" for name, value in given.items()}
-        return cls(amp, checkpointed_blocks=blocks, activation_memory_budget=budget, **switches)
+        return cls(amp, checkpointed_blocks=blocks, offloaded_part=part, activation_memory_budget=budget, **switches)
 
     @property
     def any(self) -> bool:

@@ -86,7 +86,10 @@ class Rung:
         return self._checkpointing.costs()
 
     def can_offload(self) -> bool:
-        return self._on_gpu() and hasattr(self._torch.autograd.graph, "save_on_cpu")
+        return self._on_gpu() and self._offload.possible()
+
+    def can_offload_part(self) -> bool:
+        return self.can_offload() and self._offload.takes_part()
 
     def can_chunk_loss(self) -> bool:
         return self.chunked_loss.possible()
@@ -112,11 +115,11 @@ class Rung:
             self._wrapped = True
             for module in self._outer():
                 self._forwards.wrap(module, self.autocast.around)
-                self._forwards.wrap(module, self._offload.around)
+                self._forwards.wrap(module, functools.partial(self._offload.around, module))
             for module in self._narrow_norms():
                 self._forwards.wrap(module, self.autocast.around_norm)
         self.autocast.switch(amp, "cuda" if self._on_gpu() else "cpu")
-        self._offload.on = knobs.offload
+        self._offload.switch(knobs.offload, knobs.offloaded_part)
         self._checkpointing.switch(knobs.checkpointing, knobs.checkpointed_blocks)
         self.chunked_loss.switch(knobs.chunked_loss)
         self.activation_budget.switch(knobs.activation_memory_budget)

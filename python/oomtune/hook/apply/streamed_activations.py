@@ -35,11 +35,15 @@ class StreamedActivations:
         #: By what they lie in: other views of the same memory need no copy of their own.
         self._latest: dict[Any, weakref.ref[_Away]] = {}
         self._weights: set[int] = set()
+        #: Tensors that the present forward pass has saved, and how many of them go; None: all.
+        self.saved = 0
+        self._most: int | None = None
         #: What the present forward pass has saved last.
         self._last: weakref.ref[_Away] | None = None
 
-    def hooks(self, weights: Iterable[Tensor]) -> Any:
-        """For one forward pass. Weights are on the device in any case."""
+    def hooks(self, weights: Iterable[Tensor], most: int | None = None) -> Any:
+        """For one forward pass, of which the first `most` tensors go. Weights are on the device in any case."""
+        self.saved, self._most = 0, most
         self._weights = {each.data_ptr() for each in weights}
         self._last = None
         self._latest.clear()
@@ -49,6 +53,9 @@ class StreamedActivations:
         flat = None if tensor.numel() < LARGE else self._memory(tensor)
         copies = None if flat is None else self._copies.of(flat)
         if flat is None or copies is None:
+            return tensor
+        self.saved += 1
+        if self._most is not None and self.saved > self._most:
             return tensor
         return self._away(flat, copies, tensor._version), tensor.size(), tensor.stride(), tensor.storage_offset()
 

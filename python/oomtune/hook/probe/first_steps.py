@@ -38,6 +38,7 @@ NOTHING: Capabilities = {
     "checkpointing": False,
     "checkpointed_blocks": 0,
     "offload": False,
+    "offloaded_part": False,
     "chunked_loss": False,
     "activation_memory_budget": False,
     "optimizer_on_host": False,

@@ -53,6 +53,7 @@ def describe(
             "checkpointing": rung.can_checkpoint(),
             "checkpointed_blocks": rung.block_count(),
             "offload": rung.can_offload(),
+            "offloaded_part": rung.can_offload_part(),
             "chunked_loss": rung.can_chunk_loss(),
             "activation_memory_budget": rung.activation_budget.possible(),
             "optimizer_on_host": rung.optimizer_on_host.possible(),
