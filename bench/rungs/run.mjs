@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * What each rung saves and costs, and whether it trains the same: bytes, samples/s and equality beside the script as it stands.
- * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert,gpt2-compiled,…] [--rungs NAME,…] [--python PATH] [--samples 4]
+ * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert,gpt2-compiled,gpt2-adamw,…] [--rungs NAME,…] [--python PATH] [--samples 4]
  *                          [--tokens 256] [--steps 3] [--record | --report] [--note TEXT]
  * Each run is a fresh process of bench/rungs/train.py with the hook as `oomtune run` starts it. The processes of a model are started together
  * on a GPU's host, and go on from there one by one. On a GPU the models have their real
@@ -59,7 +59,7 @@ const RUNGS = {
 const ofCompiled = (rung) => rung === 'as it stands' || 'activation_memory_budget' in RUNGS[rung];
 const ofOthers = (rung) => !('activation_memory_budget' in RUNGS[rung]);
 const wantedOf = (model) =>
-  option('--rungs', null)?.split(',') ?? Object.keys(RUNGS).filter(model.endsWith('-compiled') ? ofCompiled : ofOthers);
+  option('--rungs', null)?.split(',') ?? Object.keys(RUNGS).filter(model.includes('-compiled') ? ofCompiled : ofOthers);
 
 /** Of the layers of bench/rungs/train.py. */
 const HALF = { small: '0/2', gpt2: '0-5/12', bert: '0-5/12', llama: '0-7/16' };
@@ -67,7 +67,7 @@ const HALF = { small: '0/2', gpt2: '0-5/12', bert: '0-5/12', llama: '0-7/16' };
 /** A process that has made its model, and waits; `trained` lets it go on, and gives what it tells. */
 function start(model, knobs) {
   const on = Object.keys(knobs);
-  const value = (text) => (text === 'half' ? HALF[gpu ? model : 'small'] : text);
+  const value = (text) => (text === 'half' ? HALF[gpu ? model.split('-')[0] : 'small'] : text);
   const hook = Object.fromEntries(on.map((knob) => [`OOMTUNE_${knob.toUpperCase()}`, value(knobs[knob])]));
   const path = [join(ROOT, 'python', 'inject'), join(ROOT, 'python')].join(delimiter);
   const env = { ...process.env, ...hook, PYTHONPATH: path, OOMTUNE_HOOK: 'apply', OOMTUNE_HOOK_KNOBS: on.join(',') };

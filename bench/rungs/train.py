@@ -1,6 +1,6 @@
 """Trains a model of transformers with random weights, as a script would that knows nothing of oomtune; the hook puts the rung on.
 Prints one line of JSON: peak bytes, samples a second, losses, and what tells its gradients and weights from another run's.
-Arguments: model (gpt2, llama, bert; with `-compiled` behind it: by torch.compile), device, size (small, real), samples, tokens, steps."""
+Arguments: model (gpt2, llama, bert; with `-compiled` behind it: by torch.compile; `-adamw`: with AdamW), device, size (small, real), samples, tokens, steps."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 NAME, DEVICE, SIZE = sys.argv[1:4]
-NAME, COMPILED = NAME.replace("-compiled", ""), NAME.endswith("-compiled")
+NAME, *KINDS = NAME.split("-")
 SAMPLES, TOKENS, STEPS = (int(text) for text in sys.argv[4:])
 
 
@@ -71,9 +71,12 @@ def main():
     sys.stdin.readline()
     model.to(DEVICE).train()
     weights = model
-    if COMPILED:
+    if "compiled" in KINDS:
         model = torch.compile(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    if "adamw" in KINDS:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     gpu = DEVICE != "cpu"
     before, losses, gradients, begun = resident(), [], None, 0.0
     for step, tokens in enumerate(DataLoader(Text(weights.config.vocab_size), batch_size=SAMPLES)):
