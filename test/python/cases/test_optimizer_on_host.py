@@ -1,5 +1,6 @@
 """The optimizer's state in host memory between steps, for which files stand where there is no GPU: the same losses, weights and state."""
 
+import importlib.util
 import os
 import sys
 import tempfile
@@ -8,6 +9,7 @@ import unittest
 
 import torch
 from support import FIXTURES, ROOT, probe, run
+from test_training_frameworks import ACCELERATE, LIGHTNING, TRAINER
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
@@ -156,6 +158,29 @@ assert "load_state_dict" not in optimizer.__dict__
                         self.assertEqual(result.status, 0, result.errors)
                         saved.append(torch.load(os.path.join(folder, "saved.pt")))
                 self.assertTrue(same(*saved))
+
+    def test_frameworks_that_wrap_the_optimizer_train_to_the_same_weights(self):
+        small = "import oomtune.hook.apply.step_in_turns as turns\nturns.LARGE = 8\n"
+        end = "\nimport oomtune.hook.apply.host_copies as copies\nprint('moved', getattr(copies.HostCopies, 'moved', 0))\n"
+        scripts = {
+            "accelerate": ACCELERATE,
+            "lightning": LIGHTNING % 2,
+            "transformers": TRAINER.replace("optim='sgd'", "optim='adamw_torch'") % 2,
+        }
+        there = [name for name in scripts if importlib.util.find_spec(name)]
+        if not there:
+            self.skipTest("no framework is installed for this interpreter")
+        for name in there:
+            with self.subTest(name):
+                weights, moved = [], []
+                for on in ({}, ON):
+                    with tempfile.TemporaryDirectory() as folder:
+                        result = run(small + scripts[name] + end, "apply", cwd=folder, imported=(name,), **on)
+                        self.assertEqual(result.status, 0, result.errors)
+                        weights.append(torch.load(os.path.join(folder, "out.pt")))
+                        moved.append(int(result.output.split("moved ")[-1]))
+                self.assertTrue(same(*weights))
+                self.assertTrue(moved[0] == 0 < moved[1], moved)
 
     def test_what_cannot_wait_on_the_host_is_told(self):
         weights = [torch.nn.Parameter(torch.ones(2))]
