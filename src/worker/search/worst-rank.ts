@@ -31,9 +31,19 @@ const sum = (values: number[]): number => values.reduce((a, b) => a + b, 0);
 const MOST_STEPS = 30;
 const MOST_OF_BOUND = 8;
 
-/** Further steps that a probe needs before its memory is known; 0: none. */
+/** Further steps that a probe needs before its memory is known; 0: none. What a launch measures by itself is no longer than the options say. */
 export function stepsToGo(probe: Probe, measurement: Measurement): number {
-  return Math.max(stepsToRest(probe, measurement), stepsToDoubt(probe, measurement));
+  return Math.max(
+    probe.steps - measurement.steps,
+    stepsToRest(probe, measurement),
+    stepsToDoubt(probe, measurement),
+    stepsToSpread(probe, measurement),
+  );
+}
+
+/** Until the highest of steps whose peaks vary was seen, or next to it. */
+function stepsToSpread(probe: Probe, { spread_bytes: spread, steps }: Measurement): number {
+  return (spread ?? 0) > probe.spread_bytes ? Math.max(0, probe.spread_steps - steps) : 0;
 }
 
 /** Until growth by each step can be told from memory that is allocated once, and what goes on for ever from what comes to an end. */
