@@ -93,6 +93,8 @@ const measured = z.object({
   steps: count,
   alloc_retries: count.default(0),
   growth_bytes_per_step: lenient(measuredSteps.shape.growth_bytes_per_step),
+  spread_bytes: lenient(measuredSteps.shape.spread_bytes),
+  excess_bytes: lenient(measuredSteps.shape.excess_bytes),
   kept_by: text(500).nullable().optional(),
   /** Of each step. */
   step_s: z

@@ -43,6 +43,9 @@ export const measuredSteps = z.object({
   workspaces_refused: z.boolean().optional(),
   /** What the loop itself leaves behind with each step: no allocator that comes to rest by and by. */
   growth_bytes_per_step: change.optional(),
+  /** By how much the peaks of its steps differ, the first left out, and what later ones may take beyond the highest; null: too few steps. */
+  spread_bytes: measuredBytes.optional(),
+  excess_bytes: measuredBytes.optional(),
   /** The loop ended by itself before it had made all of the steps: these are all that there are. */
   short: z.boolean().optional(),
   /** The variable of the script that grows with the steps, with its line; null: not seen. */
@@ -76,6 +79,9 @@ export interface Probe {
   /** One that rises by more than these bytes a step even then goes on until `leak_steps`, where the budget has room for what it leaves until then. */
   leak_bytes: number;
   leak_steps: number;
+  /** One whose peaks differ from step to step by more than these bytes goes on until `spread_steps`. */
+  spread_bytes: number;
+  spread_steps: number;
   budget_bytes: number;
   /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
   fresh: boolean;

@@ -1,10 +1,11 @@
 import { configOf } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { growthTold } from './growth.js';
-import { growthBytes, LASTING, lastingPeak, leaks, mayGrow } from './peaks.js';
+import { growthBytes, lastingPeak, leaks, mayGrow } from './peaks.js';
 import { peakOf, rateOf } from './recommend.js';
 import type { RungHistory } from './rung-history.js';
 import type { RungSearch } from './search.js';
+import { LASTING } from './step-peaks.js';
 import type { Answer, Constraints } from './types.js';
 
 /** The answer for a rung: `size` is recommended, `max` is what fits at all; both fitted a fresh process. */

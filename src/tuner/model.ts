@@ -1,7 +1,8 @@
 import type { Observation } from '../contract/measurement.js';
 import { growthBytes, lastingPeak } from './peaks.js';
+import { excessBytes } from './step-peaks.js';
 
-/** The peaks of one size that fitted, in bytes; of a loop that leaves memory behind, those that it will come to. */
+/** The peaks of one size that fitted, in bytes; of a loop whose peaks rise or vary from step to step, those that it will come to. */
 export interface CurvePoint {
   microBatch: number;
   /** Everything counted: what the budget is compared with. */
@@ -189,7 +190,7 @@ function pointOf(o: Observation): CurvePoint | null {
     optimizer_bytes: optimizerBytes,
     resident_bytes: residentBytes,
   } = o.peaks;
-  const growth = growthBytes(o);
+  const growth = growthBytes(o) + excessBytes(o);
   const active = forwardBackwardBytes === null ? total : forwardBackwardBytes + growth;
   const flat = forwardBackwardBytes === null ? 0 : (optimizerBytes ?? 0) + growth;
   const caching = (o.peaks.reserved_bytes ?? 0) > 0;

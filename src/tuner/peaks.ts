@@ -1,9 +1,6 @@
 import type { Observation, Peaks, Probe } from '../contract/measurement.js';
+import { BELIEVED, excessBytes, LASTING, spreadDoubt } from './step-peaks.js';
 
-/** Optimizer steps that a size has to last, not only those for which it was measured. */
-export const LASTING = 200;
-/** From so many steps on a rise from step to step is believed: the first make the optimizer's state and fill caches. */
-export const BELIEVED = 10;
 /**
  * From so many steps on a rise is believed to last for ever: a trainer's logs, a library's caches and the heap that they lie in
  * rise for longer than a warm-up, and come to an end.
@@ -32,7 +29,7 @@ export function growthBytes({ steps, short, rise_bytes_per_step: growth }: Obser
 /** The highest peak within LASTING steps; null: not measured. */
 export function lastingPeak(o: Observation): number | null {
   const peak = peakBytes(o.peaks);
-  return peak === null ? null : peak + growthBytes(o);
+  return peak === null ? null : peak + growthBytes(o) + excessBytes(o);
 }
 
 /** Part of the budget that is left of it, or less, where an allocator that gives back its cache has filled it to the brim. */
@@ -66,7 +63,7 @@ export function canGiveBack(o: Observation, budgetBytes: number): boolean {
 
 /** It fitted the steps that it was measured for, and will not fit those that follow. */
 export function outgrows(o: Observation, budgetBytes: number): boolean {
-  return growthBytes(o) > 0 && (lastingPeak(o) ?? 0) > budgetBytes;
+  return growthBytes(o) + excessBytes(o) > 0 && (lastingPeak(o) ?? 0) > budgetBytes;
 }
 
 /**
@@ -85,16 +82,20 @@ export function stepsToFull(o: Observation, budgetBytes: number): number {
   return o.steps + Math.floor(room / Math.max(1, o.growth_bytes_per_step ?? 0));
 }
 
-/** What a probe whose memory rises is told by: the rises a step from which on it is measured for longer, and for how long. */
-export type Doubt = Pick<Probe, 'growth_bytes' | 'growth_steps' | 'leak_bytes' | 'leak_steps' | 'budget_bytes'>;
+/** What a probe whose memory rises or varies is told by: from how many bytes on it is measured for longer, and for how long. */
+export type Doubt = Pick<
+  Probe,
+  'growth_bytes' | 'growth_steps' | 'leak_bytes' | 'leak_steps' | 'spread_bytes' | 'spread_steps' | 'budget_bytes'
+>;
 
-/** `steady`: a size near this one was seen to leave nothing behind, so that this one is not measured for longer. */
-export function doubtOf(budgetBytes: number, steady = false): Doubt {
+/** `steady`: a size near this one was seen to leave nothing behind, so that this one is not measured for longer. `proves`: a fit may be the answer. */
+export function doubtOf(budgetBytes: number, { steady = false, proves = true } = {}): Doubt {
   return {
     growth_bytes: (NOISE * budgetBytes) / LASTING,
     growth_steps: steady ? 0 : BELIEVED,
     leak_bytes: budgetBytes / HORIZON,
     leak_steps: steady ? 0 : LEAKING,
+    ...spreadDoubt(budgetBytes, proves),
     budget_bytes: budgetBytes,
   };
 }

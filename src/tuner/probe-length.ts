@@ -1,11 +1,12 @@
 import type { Observation, Probe } from '../contract/measurement.js';
-import { BELIEVED, type Doubt, doubtOf, isSteady, mayGrow } from './peaks.js';
+import { type Doubt, doubtOf, isSteady, mayGrow } from './peaks.js';
+import { BELIEVED, mayVary, VARIED } from './step-peaks.js';
 import type { Constraints } from './types.js';
 
 /** Optimizer steps of a probe whose speed decides, and from how many seconds on a step tells its speed with fewer. */
 const SPEED_STEPS = 5;
 const LONG_STEP = 0.1;
-/** Optimizer steps that a maximum near a caching allocator's limit has to last. */
+/** Optimizer steps that a maximum has to last near a caching allocator's limit, or where its peaks may vary from step to step. */
 const VERIFY_STEPS = 10;
 /** Steps for which a caching allocator has to be at rest: near the limit it finds out by and by what does not fit. */
 const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { own: 8, verify: 8, bound: 3, speed: 3 };
@@ -13,34 +14,36 @@ const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { own: 8, verify: 
 const BOUND_WITHIN = 8;
 /** The same where segments can grow: there are next to no pieces that could lie otherwise in a later step. */
 const GROWN_VERIFY_STEPS = 5;
-const GROWN_REST_STEPS: typeof REST_STEPS = { own: 8, verify: 4, bound: 1, speed: 1 };
+const GROWN_REST_STEPS: typeof REST_STEPS = { own: 8, verify: 4, bound: 3, speed: 1 };
 
 /** Whether a fit ran for as long as a verification does. */
 export function isLongEnough({ steps: ran, short }: Observation, steps: number, caching: boolean): boolean {
   return short === true || ran >= (caching ? Math.max(steps, VERIFY_STEPS) : steps);
 }
 
-/** How long a probe is to run, by what it is for and by what was seen so far. */
+/** How long a probe is to run, by what it is for and by what was seen so far. `proves`: a fit of it may be the answer. */
 export function probeLength(
-  purpose: Probe['purpose'],
-  microBatch: number,
-  { steps, budgetBytes }: Constraints,
+  { purpose, size, proves }: { purpose: Probe['purpose']; size: number; proves: boolean },
+  { steps, budgetBytes, onHost }: Constraints,
   seen: readonly Observation[],
   grows: boolean,
 ): Pick<Probe, 'steps' | 'rest_steps' | 'rest_within'> & Doubt {
   const caching = seen.some((o) => (o.peaks.reserved_bytes ?? 0) > 0);
-  const steady = isSteady(microBatch, seen, budgetBytes);
+  const steady = isSteady(size, seen, budgetBytes);
   const more = (): number => {
     if (purpose === 'verify' && caching) return grows ? GROWN_VERIFY_STEPS : VERIFY_STEPS;
     if (!steady && seen.some((o) => mayGrow(o, budgetBytes))) return BELIEVED;
-    return purpose === 'speed' && !stepsAreLong(microBatch, seen) ? SPEED_STEPS : 0;
+    // Few samples take little time: there the steps show whether their peaks vary, so that most sizes are proved in fewer.
+    if (onHost && purpose === 'floor') return BELIEVED;
+    if (proves && mayVary(size, seen, budgetBytes)) return VARIED;
+    return purpose === 'speed' && !stepsAreLong(size, seen) ? SPEED_STEPS : 0;
   };
   return {
     steps: Math.max(steps, more()),
     // The script's own batch is the first that is measured: whether there is such an allocator is not known yet.
     rest_steps: caching || purpose === 'own' ? ((grows ? GROWN_REST_STEPS : REST_STEPS)[purpose] ?? 0) : 0,
     ...(purpose === 'bound' ? { rest_within: BOUND_WITHIN } : {}),
-    ...doubtOf(budgetBytes, steady),
+    ...doubtOf(budgetBytes, { steady, proves }),
   };
 }
 

@@ -1,7 +1,8 @@
 import { lifeOf, type Observation } from '../contract/measurement.js';
 import { type Rung, sameRung } from '../contract/rung.js';
 import { steepest } from './model.js';
-import { BELIEVED, fillsBudget, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
+import { fillsBudget, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
+import { BELIEVED, mayVary } from './step-peaks.js';
 
 /**
  * What the observations say about one rung. A fit is *verified* when a fresh process showed it (the size was the first thing
@@ -56,6 +57,9 @@ export class RungHistory {
       isSteady(o.micro_batch, observations, budgetBytes);
     const verified = new Set(fits.filter((o) => this.#sure(o) && isVerified(o, this.#ran)).map((o) => o.micro_batch));
     for (const size of failedFresh) verified.delete(size);
+    // Where peaks vary from step to step, a larger size than one that failed was lucky: there is no other reason for it to fit.
+    const failing = min(bads.filter((o) => !ran(o)).map((o) => o.micro_batch)) ?? Number.POSITIVE_INFINITY;
+    for (const size of verified) if (size > failing && mayVary(size, counted, budgetBytes)) verified.delete(size);
     const bad = new Set([
       ...bads.map((o) => o.micro_batch).filter((size) => !verified.has(size)),
       ...(knownBad === null ? [] : [knownBad]),

@@ -267,12 +267,13 @@ export class Tuner {
         decision = { ...wanted, size: choice, why: 'a size that the answer may have' };
     }
     const accumulation = this.#plan.probeAccumulation(decision.size);
+    const proves = decision.fresh || !search.alive || decision.purpose === 'verify';
     const probe: Probe = {
       rung: search.rung,
       micro_batch: decision.size,
       accumulation,
       ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
-      ...probeLength(decision.purpose, decision.size, this.#constraints, this.#observations, search.grows),
+      ...probeLength({ ...decision, proves }, this.#constraints, this.#observations, search.grows),
       fresh: decision.fresh,
       ...(search.turnsOn ? { expandable_segments: true } : {}),
       purpose: decision.purpose,

@@ -1,6 +1,9 @@
-import { spawnSync } from 'node:child_process';
-import { describe, expect, it } from 'vitest';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { filled } from '../presets/project.js';
+import { Warm } from './warm.js';
 
 /** An interpreter with the real packages; empty: they could not be installed, or were not asked for. */
 const python = process.env.OOMTUNE_TEST_FRAMEWORKS ?? '';
@@ -35,8 +38,12 @@ said = int(args.batch), int(args.nbs) // int(args.batch), False, args.amp, None`
   },
 };
 
+const folder = mkdtempSync(join(tmpdir(), 'oomtune-flags-'));
+const env = { ...process.env, HF_HUB_OFFLINE: '1', CUDA_VISIBLE_DEVICES: '' };
+let warm: Warm;
+
 /** For each command line, in one process: what its program reads in it. */
-function said(name: string, commands: string[][]): unknown[][] {
+async function said(name: string, commands: string[][]): Promise<unknown[][]> {
   const parse = PARSERS[name]?.parse.trim().split('\n').join('\n    ');
   const program = `
 import json, sys
@@ -45,15 +52,23 @@ for argv in json.loads(sys.argv[1]):
     ${parse}
     answers.append(said)
 print(json.dumps(answers))`;
-  const done = spawnSync(python, ['-c', program, JSON.stringify(commands)], {
-    encoding: 'utf8',
-    env: { ...process.env, HF_HUB_OFFLINE: '1', CUDA_VISIBLE_DEVICES: '' },
-  });
-  if (done.status !== 0) throw new Error(done.stderr);
-  return JSON.parse(done.stdout.trim().split('\n').at(-1) ?? '');
+  writeFileSync(join(folder, 'parse.py'), program);
+  const { status, output } = await warm.run('parse.py', [JSON.stringify(commands)], folder, env);
+  if (status !== 0) throw new Error(output);
+  return JSON.parse(output.trim().split('\n').at(-1) ?? '');
 }
 
 describe.skipIf(python === '')('what a preset writes is what the installed parser reads', () => {
+  beforeAll(async () => {
+    warm = new Warm(python, ['trl.scripts.sft'], env);
+    await warm.version;
+  });
+
+  afterAll(() => {
+    warm.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
   it.each(Object.entries(PARSERS))('%s', async (name, { command }) => {
     const half = name === 'ultralytics' ? 'fp16' : 'bf16';
     const checkpoints = name !== 'ultralytics';
@@ -65,7 +80,7 @@ describe.skipIf(python === '')('what a preset writes is what the installed parse
         async (rung) => (await filled(command, { micro_batch: 5, accumulation: 3, ...rung }, { preset: name })).argv,
       ),
     );
-    expect(said(name, commands)).toEqual(
+    expect(await said(name, commands)).toEqual(
       rungs.map(({ amp, checkpointing }) => [5, 3, amp === 'bf16', amp === 'fp16', checkpoints ? checkpointing : null]),
     );
   });

@@ -27,6 +27,8 @@ export interface Result {
   restless?: boolean;
   rise_bytes_per_step?: number;
   growth_bytes_per_step?: number;
+  spread_bytes?: number;
+  excess_bytes?: number;
   blocks?: Observation['blocks'];
   refused_bytes?: number;
   unallocated_bytes?: number;
@@ -123,6 +125,8 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     ...(result.blocks === undefined ? {} : { blocks: result.blocks }),
     rise_bytes_per_step: result.rise_bytes_per_step ?? null,
     growth_bytes_per_step: result.growth_bytes_per_step ?? null,
+    ...(result.spread_bytes === undefined ? {} : { spread_bytes: result.spread_bytes }),
+    ...(result.excess_bytes === undefined ? {} : { excess_bytes: result.excess_bytes }),
     step_s: fit ? (result.step_s ?? null) : null,
     refused_bytes: result.refused_bytes ?? null,
     unallocated_bytes: result.unallocated_bytes ?? null,

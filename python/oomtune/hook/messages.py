@@ -68,6 +68,9 @@ class Peaks(TypedDict):
     reserved_bytes: int | None
     resident_bytes: int | None
     growth_bytes_per_step: int | None
+    #: By how much the peaks of the steps differ, and what later ones may take beyond the highest.
+    spread_bytes: int | None
+    excess_bytes: int | None
 
 
 class Breakdown(TypedDict):

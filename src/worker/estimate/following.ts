@@ -142,6 +142,8 @@ export class Following {
       growth_steps: 0,
       leak_bytes: Number.MAX_SAFE_INTEGER,
       leak_steps: 0,
+      spread_bytes: Number.MAX_SAFE_INTEGER,
+      spread_steps: 0,
       budget_bytes: Number.MAX_SAFE_INTEGER,
       fresh: false,
       purpose: 'own',

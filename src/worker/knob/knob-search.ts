@@ -81,7 +81,7 @@ export class KnobSearch {
       const { rung, expandable_segments: expandable } = last;
       const { steps } = this.request.options;
       const { size: micro_batch, why } = bound;
-      const how = { steps, rest_steps: 0, ...doubtOf(this.target.memory.roomBytes, true), fresh: true };
+      const how = { steps, rest_steps: 0, ...doubtOf(this.target.memory.roomBytes, { steady: true }), fresh: true };
       const grown = expandable ? { expandable_segments: true } : {};
       return { type: 'probe', probe: { rung, micro_batch, accumulation: 1, ...how, ...grown, purpose: 'bound', why } };
     }

@@ -30,9 +30,23 @@ const sum = (values: number[]): number => values.reduce((a, b) => a + b, 0);
 /** The most steps to wait for the allocator to come to rest, unless the probe says otherwise. */
 const MOST_STEPS = 30;
 
-/** Further steps that a probe needs before its memory is known; 0: none. */
+/** Further steps that a probe needs before its memory is known; 0: none. What a launch measures by itself is no longer than the options say. */
 export function stepsToGo(probe: Probe, measurement: Measurement): number {
-  return Math.max(stepsToRest(probe, measurement), stepsToDoubt(probe, measurement));
+  return Math.max(
+    probe.steps - measurement.steps,
+    stepsToRest(probe, measurement),
+    stepsToDoubt(probe, measurement),
+    stepsToSpread(probe, measurement),
+  );
+}
+
+/** Until the highest of steps whose peaks vary was seen, or next to it. */
+function stepsToSpread(
+  probe: Probe,
+  { spread_bytes: spread, steps, workspaces_refused: refused }: Measurement,
+): number {
+  // What a library is refused differs from step to step: it says nothing of what the samples take.
+  return (spread ?? 0) > probe.spread_bytes && !refused ? Math.max(0, probe.spread_steps - steps) : 0;
 }
 
 /** Until growth by each step can be told from memory that is allocated once, and what goes on for ever from what comes to an end. */

@@ -228,6 +228,8 @@ class FirstSteps:
             **self._peaks.figures(),
             "resident_bytes": max((live for live in self._live if live is not None), default=None),
             "growth_bytes_per_step": growth,
+            "spread_bytes": None,
+            "excess_bytes": None,
             **self._breakdown.figures(),
             "steps": self._steps,
             # Where several optimizers step in turn on one batch, their steps count as one.

@@ -54,6 +54,7 @@ class Measurement:
     def step_done(self) -> None:
         self._memory.synchronize()
         now = time.perf_counter()
+        self.phases.step_ends(least=self.varied_step() is not None)
         if self._clock is not None:
             self.seconds.append(now - self._clock)
         self._clock = now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .step_peaks import StepPeaks
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -28,6 +30,7 @@ class StepPhases:
         self.reserved: int | None = None
         self.resident: int | None = None
         self.allocated: dict[str, int | None] = {}
+        self._steps = StepPeaks()
         self._starts: list[int | None] = []
         self.clear(phase, reset)
 
@@ -38,6 +41,7 @@ class StepPhases:
         self.reserved = None
         self.resident = None
         self._starts = []
+        self._steps.clear()
         if reset:
             self._memory.reset()
 
@@ -52,6 +56,10 @@ class StepPhases:
         self._starts.append(live)
         self.resident = _higher(self.resident, live)
 
+    def step_ends(self, least: bool = False) -> None:
+        self.enter(self._phase)
+        self._steps.step_done(least)
+
     def growth(self) -> int | None:
         """Growth of the memory in use, in bytes per step; without the first step, which makes the optimizer's state."""
         return rise(self._starts[1:])
@@ -61,6 +69,7 @@ class StepPhases:
         self.total = _higher(self.total, total)
         self.reserved = _higher(self.reserved, reserved)
         self.allocated[self._phase] = _higher(self.allocated.get(self._phase), allocated)
+        self._steps.see(allocated)
 
     def peaks(self) -> Peaks:
         self._book()
@@ -71,6 +80,8 @@ class StepPhases:
             "reserved_bytes": self.reserved,
             "resident_bytes": self.resident,
             "growth_bytes_per_step": self.growth(),
+            "spread_bytes": self._steps.spread(),
+            "excess_bytes": self._steps.excess(),
         }
 
 

@@ -1,0 +1,48 @@
+"""What the peaks of single steps tell of those that are still to come."""
+
+import sys
+import unittest
+
+from support import PATH
+
+sys.path[:0] = PATH.split(":")
+
+from oomtune.hook.probe.step_peaks import StepPeaks
+
+
+def seen(*peaks, least=()):
+    result = StepPeaks()
+    for number, peak in enumerate(peaks):
+        result.see(peak // 2)
+        result.see(peak)
+        result.step_done(number in least)
+    return result
+
+
+class StepPeaksTest(unittest.TestCase):
+    def test_differ_by_what_most_steps_do_not_take(self):
+        self.assertEqual(seen(900, 100, 104, 100, 104, 100, 104).spread(), 4)
+        self.assertEqual(seen(900, *[100] * 9).spread(), 0)
+        # the last batch of each pass is smaller
+        self.assertEqual(seen(900, 100, 100, 100, 20, 100, 100, 100, 20).spread(), 0)
+        self.assertIsNone(seen(900, 100, 200).spread())
+
+    def test_leave_more_to_expect_where_the_highest_lie_apart(self):
+        self.assertEqual(seen(0, 10, 20, 30, 40, 50, 60, 70, 80, 90).excess(), 20)
+        # one that stands out, steps of two kinds, and a few small ones tell of none that is higher
+        for peaks in ([10] * 8 + [90], [10, 10, 10, 10, 90] * 2, [90, 90, 90, 90, 10] * 2):
+            self.assertEqual(seen(0, *peaks).excess(), 0)
+        self.assertIsNone(seen(0, 10, 20, 30, 40).excess())
+
+    def test_count_shorter_samples_only_where_they_take_more_than_the_longest(self):
+        shorter = range(1, 12, 2)
+        self.assertEqual(seen(*[100, 30] * 6, least=shorter).spread(), 0)
+        self.assertGreater(seen(100, 130, *[100, 30] * 5, least=shorter).spread(), 0)
+
+    def test_are_nothing_where_memory_is_not_counted(self):
+        result = StepPeaks()
+        for _ in range(9):
+            result.see(None)
+            result.step_done()
+        self.assertIsNone(result.spread())
+        self.assertIsNone(result.excess())
