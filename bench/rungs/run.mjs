@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * What each rung saves and costs, and whether it trains the same: bytes, samples/s and equality beside the script as it stands.
- * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert] [--rungs NAME,…] [--python PATH] [--samples 4]
+ * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert,gpt2-compiled,gpt2-adamw,…] [--rungs NAME,…] [--python PATH] [--samples 4]
  *                          [--tokens 256] [--steps 3] [--record | --report] [--note TEXT]
  * Each run is a fresh process of bench/rungs/train.py with the hook as `oomtune run` starts it. The processes of a model are started together
  * on a GPU's host, and go on from there one by one. On a GPU the models have their real
@@ -27,6 +27,23 @@ const gpu = device !== 'cpu';
 const models = option('--models', 'gpt2,llama,bert').split(',');
 const size = [option('--samples', '4'), option('--tokens', '256'), option('--steps', '3')];
 
+/** Parts of its activations that a compiled model may keep. */
+const BUDGETS = ['0.7', '0.5', '0.3'];
+
+/** What there is beside a device alone. `streamed`: as it would be with offload.STREAMED, which is off until it has been measured. */
+const ON_GPU = {
+  'optimizer on host': { optimizer_on_host: '1' },
+  'checkpointing + chunked loss + optimizer on host': { checkpointing: '1', chunked_loss: '1', optimizer_on_host: '1' },
+  offload: { offload: '1' },
+  'offload of 0.3': { offload: '1', offloaded_part: '0.3' },
+  'offload of 0.6': { offload: '1', offloaded_part: '0.6' },
+  'streamed offload': { offload: '1', streamed: '1' },
+  'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' },
+  'checkpointing + streamed offload + chunked loss': {
+    ...{ checkpointing: '1', offload: '1', streamed: '1', chunked_loss: '1' },
+  },
+};
+
 /** The knobs that are on, by the name of the rung. */
 const RUNGS = {
   'as it stands': {},
@@ -36,9 +53,13 @@ const RUNGS = {
   'checkpointing + chunked loss': { checkpointing: '1', chunked_loss: '1' },
   bf16: { amp: 'bf16' },
   'bf16 + chunked loss': { amp: 'bf16', chunked_loss: '1' },
-  ...(gpu ? { 'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' } } : {}),
+  ...Object.fromEntries(BUDGETS.map((part) => [`activation budget ${part}`, { activation_memory_budget: part }])),
+  ...(gpu ? ON_GPU : {}),
 };
-const wanted = option('--rungs', Object.keys(RUNGS).join(',')).split(',');
+const ofCompiled = (rung) => rung === 'as it stands' || 'activation_memory_budget' in RUNGS[rung];
+const ofOthers = (rung) => !('activation_memory_budget' in RUNGS[rung]);
+const wantedOf = (model) =>
+  option('--rungs', null)?.split(',') ?? Object.keys(RUNGS).filter(model.includes('-compiled') ? ofCompiled : ofOthers);
 
 /** Of the layers of bench/rungs/train.py. */
 const HALF = { small: '0/2', gpt2: '0-5/12', bert: '0-5/12', llama: '0-7/16' };
@@ -46,7 +67,7 @@ const HALF = { small: '0/2', gpt2: '0-5/12', bert: '0-5/12', llama: '0-7/16' };
 /** A process that has made its model, and waits; `trained` lets it go on, and gives what it tells. */
 function start(model, knobs) {
   const on = Object.keys(knobs);
-  const value = (text) => (text === 'half' ? HALF[gpu ? model : 'small'] : text);
+  const value = (text) => (text === 'half' ? HALF[gpu ? model.split('-')[0] : 'small'] : text);
   const hook = Object.fromEntries(on.map((knob) => [`OOMTUNE_${knob.toUpperCase()}`, value(knobs[knob])]));
   const path = [join(ROOT, 'python', 'inject'), join(ROOT, 'python')].join(delimiter);
   const env = { ...process.env, ...hook, PYTHONPATH: path, OOMTUNE_HOOK: 'apply', OOMTUNE_HOOK_KNOBS: on.join(',') };
@@ -114,6 +135,7 @@ function record() {
 
 for (const model of process.argv.includes('--report') ? [] : models) {
   let plain = null;
+  const wanted = wantedOf(model);
   const started = gpu ? wanted.map((rung) => start(model, RUNGS[rung])) : [];
   await Promise.all(started.map((one) => one.ready));
   for (const [at, rung] of wanted.entries()) {

@@ -1,8 +1,9 @@
 """Trains a model of transformers with random weights, as a script would that knows nothing of oomtune; the hook puts the rung on.
 Prints one line of JSON: peak bytes, samples a second, losses, and what tells its gradients and weights from another run's.
-Arguments: model (gpt2, llama, bert), device, size (small, real), samples, tokens, steps."""
+Arguments: model (gpt2, llama, bert; with `-compiled` behind it: by torch.compile; `-adamw`: with AdamW), device, size (small, real), samples, tokens, steps."""
 
 import json
+import os
 import resource
 import sys
 import time
@@ -12,7 +13,14 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 NAME, DEVICE, SIZE = sys.argv[1:4]
+NAME, *KINDS = NAME.split("-")
 SAMPLES, TOKENS, STEPS = (int(text) for text in sys.argv[4:])
+
+
+if os.environ.get("OOMTUNE_STREAMED"):
+    from oomtune.hook.apply import offload
+
+    offload.STREAMED = True
 
 
 def model_of(name, small):
@@ -62,10 +70,16 @@ def main():
     print("ready", flush=True)
     sys.stdin.readline()
     model.to(DEVICE).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    weights = model
+    if "compiled" in KINDS:
+        model = torch.compile(model)
+    if "adamw" in KINDS:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     gpu = DEVICE != "cpu"
     before, losses, gradients, begun = resident(), [], None, 0.0
-    for step, tokens in enumerate(DataLoader(Text(model.config.vocab_size), batch_size=SAMPLES)):
+    for step, tokens in enumerate(DataLoader(Text(weights.config.vocab_size), batch_size=SAMPLES)):
         if step == 1:
             if gpu:
                 torch.cuda.synchronize()
@@ -75,7 +89,7 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         if step == 0:
-            gradients = seal(parameter.grad for parameter in model.parameters())
+            gradients = seal(parameter.grad for parameter in weights.parameters())
         optimizer.step()
         losses.append(loss.detach())
     if gpu:
@@ -91,7 +105,7 @@ def main():
                 "samples_per_s": SAMPLES * STEPS / seconds,
                 "losses": [each.item() for each in losses],
                 "gradients": gradients,
-                "weights": seal(model.parameters()),
+                "weights": seal(weights.parameters()),
             }
         )
     )

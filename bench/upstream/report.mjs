@@ -179,7 +179,7 @@ const ON_CPU =
 
 /** How the rows of the GPU were measured. */
 const ON_GPU =
-  ' Searches and fresh processes of 2026-11-24 nine at a time on the one GPU, the rest six at a time the day before, so that × compares seconds of two loads: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 9 --minutes 9.2 --row-minutes 4 --parts search,truth --once`; of those searches the log was kept, not each probe. Most sizes above the answers that fit as well fill the budget to the brim: the allocator gives back its cache, and cuDNN does with less workspace than it asked for. The search takes that for no proof. Fifteen such sizes of fifteen programs, tried once more to the end of the epoch or 200 steps (5 to 200 in all), lasted all fifteen.';
+  ' Searches and fresh processes of 2026-11-25 on an H100, twelve at a time on the one GPU, the rest on an H200, nine and six at a time, so that × compares seconds of two loads and two cards: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 12 --minutes 8.9 --row-minutes 4 --parts search,truth --once`. Answers that do not hold are MLPs under 1 GiB of which CUDA itself takes two thirds: what NVML tells of its contexts differed by 76 MiB from process to process while twelve began and ended. Since that run sizes that give back their cache are believed less readily (what is allocated has to leave 2 % of the budget, unless it was a workspace that was refused); no GPU has seen that yet.';
 
 /** What is no program as it stands, or ran with packages of its own. */
 function besideOf(measured, lines) {

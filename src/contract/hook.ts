@@ -59,8 +59,14 @@ const loop = z.object({
     /** Blocks of which checkpointing can take some; 0: it takes all or none. */
     checkpointed_blocks: count.default(0),
     offload: z.boolean().default(false),
+    /** A part of the activations can be moved by itself. */
+    offloaded_part: z.boolean().default(false),
     /** There is a head whose loss may be computed in chunks; the first probe with it shows whether it is. */
     chunked_loss: z.boolean().default(false),
+    /** The model is compiled, and its compiler takes a budget for activations. */
+    activation_memory_budget: z.boolean().default(false),
+    /** There is a device beside the host, and an optimizer that can step a few parameters at a time. */
+    optimizer_on_host: z.boolean().default(false),
     optimizer_8bit: z.boolean().default(false),
     bf16_weights: z.boolean().default(false),
     switch_rung: z.boolean().default(false),

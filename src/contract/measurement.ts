@@ -39,6 +39,8 @@ export const measuredSteps = z.object({
   alloc_retries: z.number().nonnegative().default(0),
   /** A library was at work that does with less workspace where memory is short (cuDNN): the peak is no proof of what a size needs. */
   flexible_workspaces: z.boolean().optional(),
+  /** An allocation was refused, and the step went on without it: such a library did with less. */
+  workspaces_refused: z.boolean().optional(),
   /** What the loop itself leaves behind with each step: no allocator that comes to rest by and by. */
   growth_bytes_per_step: change.optional(),
   /** The loop ended by itself before it had made all of the steps: these are all that there are. */
@@ -66,6 +68,8 @@ export interface Probe {
   steps: number;
   /** Steps without a new allocator segment after which a probe may end: before, the next step may need one. 0: no such wait. */
   rest_steps: number;
+  /** Steps after which it ends all the same; absent: 30. */
+  rest_within?: number;
   /** A probe whose memory rises by more than these bytes a step goes on until `growth_steps`, to tell a leak from a warm-up. */
   growth_bytes: number;
   growth_steps: number;

@@ -6,16 +6,25 @@ import { type KnobValue, knobValue } from './knob.js';
 const amp = z.enum(['off', 'bf16', 'fp16']);
 export type Amp = z.infer<typeof amp>;
 
+/** A part of a whole, such as `0.5`; empty: all of it. */
+export const part = z.string().regex(/^(0\.\d{1,2})?$/);
+
 /** A combination of knobs that save memory. To add a knob, add it here; its name, and how the hook is told of it, follow. */
 export const rung = z.object({
   amp,
   checkpointing: z.boolean(),
   /** Which of the model's blocks are checkpointed, such as `0-3,6/12`: the others keep their activations. Empty: all, or checkpointing is off. */
   checkpointed_blocks: blocks.default(''),
-  /** Saved activations are moved to host memory. Only ever on the last rung, and only where the hook can do it. */
+  /** Saved activations are moved to host memory. Only where the hook can do it. */
   offload: z.boolean().default(false),
+  /** How much of them, such as `0.3`: the first, which the backward pass needs last. Empty: all, or offload is off. */
+  offloaded_part: part.default(''),
   /** The loss of a language model is computed in chunks of tokens. The numbers are the same. */
   chunked_loss: z.boolean().default(false),
+  /** The part of its activations that a compiled model may keep, such as `0.5`: the compiler computes the others again. Empty: what it does by itself. */
+  activation_memory_budget: part.default(''),
+  /** The optimizer's state waits in host memory between steps. The numbers are the same. */
+  optimizer_on_host: z.boolean().default(false),
   /** Adam's moments are held in 8 bits. Only where it is allowed. */
   optimizer_8bit: z.boolean().default(false),
   /** The models' weights are held in bf16, with their gradients and the optimizer's state. Only where it is allowed. */
@@ -31,7 +40,10 @@ const KNOBS = Object.keys(rung.shape) as (keyof Rung)[];
 export const HOOK_KNOBS = [
   'checkpointed_blocks',
   'offload',
+  'offloaded_part',
   'chunked_loss',
+  'activation_memory_budget',
+  'optimizer_on_host',
   'optimizer_8bit',
   'bf16_weights',
 ] as const satisfies readonly (keyof Rung)[];
@@ -52,9 +64,11 @@ export const sameRung = (a: RungLike, b: RungLike): boolean =>
 export function rungName(record: RungLike & { expandable_segments?: boolean }): string {
   const knobs: string[] = KNOBS.flatMap((knob) => {
     const value = record[knob] || 'off';
-    if (value === 'off' || knob === 'checkpointed_blocks') return [];
+    if (value === 'off' || knob === 'checkpointed_blocks' || knob === 'offloaded_part') return [];
+    if (knob === 'offload' && record.offloaded_part) return [`offload of ${record.offloaded_part}`];
     if (knob === 'checkpointing' && record.checkpointed_blocks) return [someBlocks(record.checkpointed_blocks)];
-    return [value === true ? knob.replace('_', ' ') : value];
+    const name = knob.replaceAll('_', ' ');
+    return [value === true ? name : knob === 'amp' ? value : `${name} ${value}`];
   });
   if (record.expandable_segments) knobs.push('expandable segments');
   return knobs.length > 0 ? knobs.join(' + ') : 'as it stands';
@@ -64,7 +78,10 @@ export function rungName(record: RungLike & { expandable_segments?: boolean }): 
 export const shownRung = rung.extend({
   checkpointed_blocks: blocks.optional(),
   offload: z.boolean().optional(),
+  offloaded_part: part.optional(),
   chunked_loss: z.boolean().optional(),
+  activation_memory_budget: part.optional(),
+  optimizer_on_host: z.boolean().optional(),
   optimizer_8bit: z.boolean().optional(),
   bf16_weights: z.boolean().optional(),
 });
@@ -127,7 +144,8 @@ export function shown<R extends { [knob in Newer]?: boolean | string }>(record: 
   return Object.fromEntries(kept) as Omit<R, Newer> & ShownNewer;
 }
 type Newer = HookKnob | 'expandable_segments';
-type ShownNewer = { checkpointed_blocks?: string } & { [knob in Exclude<Newer, 'checkpointed_blocks'>]?: true };
+type Texts = 'checkpointed_blocks' | 'offloaded_part' | 'activation_memory_budget';
+type ShownNewer = { [knob in Texts]?: string } & { [knob in Exclude<Newer, Texts>]?: true };
 
 /** Where a batch is cut into micro-batches: where the model is called, or at the DataLoader. */
 export const cutPlace = z.enum(['model', 'loader']);

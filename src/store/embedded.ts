@@ -110,6 +110,12 @@ export async function stopEmbeddedRedis(): Promise<boolean> {
   );
 }
 
+/** A server outlives whoever started it: it keeps of the environment what it needs to be found and loaded, and nothing else. */
+export function serverEnvironment(): NodeJS.ProcessEnv {
+  const { PATH, LD_LIBRARY_PATH } = process.env;
+  return { PATH, LANG: 'C.UTF-8', ...(LD_LIBRARY_PATH ? { LD_LIBRARY_PATH } : {}) };
+}
+
 /** One try: `up`, or the starter's exit code. */
 async function start(folder: string, socket: string, deadline: number): Promise<'up' | number> {
   const server = findServer();
@@ -121,7 +127,7 @@ async function start(folder: string, socket: string, deadline: number): Promise<
     cwd: folder,
     detached: true, // its own session: a Ctrl-C at the terminal is not for it
     stdio: ['ignore', log, log],
-    env: { PATH: process.env.PATH, LANG: 'C.UTF-8' },
+    env: serverEnvironment(),
   });
   closeSync(log);
   child.unref();

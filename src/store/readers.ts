@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { findExecutable } from '../common/executable.js';
 import type { Log } from '../common/log.js';
+import { serverEnvironment } from './embedded.js';
 import type { Keys } from './keys.js';
 import { readHashes, write } from './replies.js';
 
@@ -90,7 +91,7 @@ export class ReadersRedis {
     ];
     const child = spawn('setpriv', [...become, program, '-'], {
       cwd: '/',
-      env: { PATH: process.env.PATH, LANG: 'C.UTF-8' },
+      env: serverEnvironment(),
       stdio: ['pipe', 'ignore', 'ignore'],
     });
     child.on('error', (error) => this.#without(error));

@@ -16,8 +16,8 @@ const FAR = 0.2;
 const NEAR = 0.7;
 /** So many times what fits is the next size along a curve at most: a bend that far off is not seen yet. */
 const FAR_OFF = 16;
-/** Where no line tells how much more fits: part of a size by which the first stride is longer. */
-const BLIND = 1 / 8;
+/** Where no line tells how much more fits each stride is so many times as long as the one before. */
+const TRIPLE = 3;
 const LESS_WORKSPACE = 'more fits than the line of the peaks promised, as libraries do with less workspace';
 /** Parts of the way to the limit that these strides take, from below half of it and from above: the slope may be that much steeper up there. */
 const HALFWAY = 0.6;
@@ -116,8 +116,9 @@ function towardsLimit(state: SearchState, top: number, excluded: number): NextSi
   const { model, history } = state;
   const size = exactLimit(state);
   if (model.isStretched(top)) {
-    const stride = Math.max(2 * (top - (history.sizes.at(-2) as number)), BLIND * top);
-    return { size: Math.max(top + stride, closingSize(top)), purpose: 'bound', why: LESS_WORKSPACE };
+    const [before] = history.sizes.filter((one) => model.isStretched(one)).slice(-2, -1);
+    const size = Math.max(closingSize(top), before === undefined ? 0 : top + TRIPLE * (top - before));
+    return { size, purpose: 'bound', why: LESS_WORKSPACE };
   }
   if (size > top && size >= (1 + LEAST) * top - 1)
     return { size, purpose: 'climb', why: 'the largest size that is predicted to fit' };

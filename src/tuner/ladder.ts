@@ -1,6 +1,14 @@
 import { z } from 'zod';
 import { OomtuneError } from '../common/errors.js';
-import { ALLOWED_KNOBS, type AllowedKnob, type Amp, type Rung, sameRung } from '../contract/rung.js';
+import {
+  ALLOWED_KNOBS,
+  type AllowedKnob,
+  type Amp,
+  type HookKnob,
+  part,
+  type Rung,
+  sameRung,
+} from '../contract/rung.js';
 
 /** What config/ladder.yaml has to say. `amp: on` stands for the data type that the options or the file name. */
 const Ladder = z.object({
@@ -10,7 +18,10 @@ const Ladder = z.object({
       amp: z.enum(['off', 'on']),
       checkpointing: z.boolean(),
       offload: z.boolean().default(false),
+      offloaded_part: part.default(''),
       chunked_loss: z.boolean().default(false),
+      activation_memory_budget: part.default(''),
+      optimizer_on_host: z.boolean().default(false),
       optimizer_8bit: z.boolean().default(false),
       bf16_weights: z.boolean().default(false),
       changes_numerics: z.boolean().default(false),
@@ -28,7 +39,9 @@ interface LadderOptions {
   /** Nothing that changes numerics. */
   exact?: boolean;
   /** The knobs that the command's hook, flags or placeholders can set; other knobs make no rung. */
-  can?: { [knob in 'amp' | 'checkpointing' | 'offload' | 'chunked_loss' | AllowedKnob]?: boolean };
+  can?: {
+    [knob in 'amp' | 'checkpointing' | HookKnob]?: boolean | number;
+  };
   /** The data type of `--amp auto` on this device: `fp16` where it has no bf16. */
   half?: 'bf16' | 'fp16';
 }
@@ -50,9 +63,11 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   const checkpoints = checkpointing !== 'off' && can.checkpointing !== false;
   const possible = rungs.map((entry) => ({
     ...entry,
-    // Offload, and what has to be allowed, are last resorts: every other allowed knob is on as well.
-    checkpointing: entry.checkpointing && (checkpoints || !isLastResort(entry)),
+    // What frees other memory than activations, and the last resorts, have every other allowed knob on as well.
+    checkpointing: entry.checkpointing && (checkpoints || !doesWithout(entry)),
     chunked_loss: entry.chunked_loss && can.chunked_loss === true,
+    activation_memory_budget: can.activation_memory_budget === true ? entry.activation_memory_budget : '',
+    optimizer_on_host: entry.optimizer_on_host && can.optimizer_on_host === true,
   }));
   const allowed = possible.filter((entry) => {
     if (amp !== 'auto' && (amp === 'off') !== (entry.amp === 'off')) return false;
@@ -62,25 +77,30 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     if (entry.checkpointing && can.checkpointing === false) return false;
     if (ALLOWED_KNOBS.some((knob) => entry[knob] && can[knob] !== true)) return false;
     if (entry.bf16_weights && type !== 'bf16') return false;
+    if (entry.offloaded_part && can.offloaded_part !== true) return false;
     return !entry.offload || can.offload === true;
   });
   // A loss in chunks is on only where it is needed, too: the first rung is without.
   const [first] = allowed;
   if (first?.chunked_loss) allowed.unshift({ ...first, chunked_loss: false });
-  // Offload comes last, and once.
-  const resort = allowed.filter((entry) => entry.offload).at(-1);
-  const ladder = [...allowed.filter((entry) => !entry.offload), ...(resort ? [resort] : [])].map((entry) => ({
+  // Offload of all activations comes last, and once.
+  const isResort = (entry: (typeof allowed)[number]): boolean => entry.offload && !entry.offloaded_part;
+  const resort = allowed.filter(isResort).at(-1);
+  const ladder = [...allowed.filter((entry) => !isResort(entry)), ...(resort ? [resort] : [])].map((entry) => ({
     amp: entry.amp === 'off' ? ('off' as const) : type,
     checkpointing: entry.checkpointing,
     // Which of the blocks is known once all have been.
     checkpointed_blocks: '',
     offload: entry.offload,
+    offloaded_part: entry.offloaded_part,
     chunked_loss: entry.chunked_loss,
+    activation_memory_budget: entry.activation_memory_budget,
+    optimizer_on_host: entry.optimizer_on_host,
     optimizer_8bit: entry.optimizer_8bit,
     bf16_weights: entry.bf16_weights,
   }));
   return ladder.filter((entry, at) => ladder.findIndex((other) => sameRung(entry, other)) === at);
 }
 
-const isLastResort = (entry: { offload: boolean } & { [knob in AllowedKnob]: boolean }): boolean =>
-  entry.offload || ALLOWED_KNOBS.some((knob) => entry[knob]);
+const doesWithout = (entry: { offload: boolean; optimizer_on_host: boolean } & { [knob in AllowedKnob]: boolean }) =>
+  entry.offload || entry.optimizer_on_host || ALLOWED_KNOBS.some((knob) => entry[knob]);

@@ -9,7 +9,7 @@ const FULL = 0.98;
 /** What fits and what failed are so many times apart that the next size lies between them by its order of magnitude. */
 const FAR_OFF = 4;
 /** Where no line tells: a fit costs a process a few steps, a failure costs it its life, so that strides upwards are cheaper than halving. */
-const STRIDES = 4;
+const STRIDES = 3;
 /** A prediction that is less than this above what fits tells nothing of the gap. */
 const AHEAD = 1.02;
 

@@ -9,9 +9,11 @@ const LONG_STEP = 0.1;
 const VERIFY_STEPS = 10;
 /** Steps for which a caching allocator has to be at rest: near the limit it finds out by and by what does not fit. */
 const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { own: 8, verify: 8, bound: 3, speed: 3 };
+/** One that is only to be seen to fail is not waited for for long. */
+const BOUND_WITHIN = 8;
 /** The same where segments can grow: there are next to no pieces that could lie otherwise in a later step. */
-const GROWN_VERIFY_STEPS = 6;
-const GROWN_REST_STEPS: typeof REST_STEPS = { ...REST_STEPS, verify: 4 };
+const GROWN_VERIFY_STEPS = 5;
+const GROWN_REST_STEPS: typeof REST_STEPS = { own: 8, verify: 4, bound: 1, speed: 1 };
 
 /** Whether a fit ran for as long as a verification does. */
 export function isLongEnough({ steps: ran, short }: Observation, steps: number, caching: boolean): boolean {
@@ -25,7 +27,7 @@ export function probeLength(
   { steps, budgetBytes }: Constraints,
   seen: readonly Observation[],
   grows: boolean,
-): Pick<Probe, 'steps' | 'rest_steps'> & Doubt {
+): Pick<Probe, 'steps' | 'rest_steps' | 'rest_within'> & Doubt {
   const caching = seen.some((o) => (o.peaks.reserved_bytes ?? 0) > 0);
   const steady = isSteady(microBatch, seen, budgetBytes);
   const more = (): number => {
@@ -37,6 +39,7 @@ export function probeLength(
     steps: Math.max(steps, more()),
     // The script's own batch is the first that is measured: whether there is such an allocator is not known yet.
     rest_steps: caching || purpose === 'own' ? ((grows ? GROWN_REST_STEPS : REST_STEPS)[purpose] ?? 0) : 0,
+    ...(purpose === 'bound' ? { rest_within: BOUND_WITHIN } : {}),
     ...doubtOf(budgetBytes, steady),
   };
 }

@@ -22,6 +22,8 @@ const WELL_BELOW = 0.95;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
 const SAME = 0.03;
 
+/** Where memory does not tell how much headroom a size leaves, one this near to the wanted number of samples is as good. */
+const BELOW_STRETCHED = 0.95;
 /** Parts of what the recommended size may hold up to which its peak is predicted: pieces make a line less certain. */
 const NEAR_LINE = 0.995;
 const BELOW_LINE = 0.98;
@@ -82,7 +84,8 @@ export function recommend(choice: Choice): Recommendation {
     return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
   const peak = highest(history, pick, lastingPeak);
   const wide = peak === null || peak <= model.budgetBytes * (1 - choice.headroomPct / 100);
-  return { size: pick, notes: [...notesOn(choice, pick, good, best), ...(wide ? [] : [tightNote(choice)])] };
+  const tight = wide ? [] : [model.isStretched(choice.max) ? workspaceNote(choice) : tightNote(choice)];
+  return { size: pick, notes: [...notesOn(choice, pick, good, best), ...tight] };
 }
 
 /**
@@ -179,7 +182,10 @@ export function largestWithHeadroom(
   const bad = history.failingBelow(max);
   // Fits are not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
-  if (model.isStretched(max) && spent < 2) return choices.down(max * (1 - headroomPct / 100));
+  if (model.isStretched(max) && spent < 2) {
+    const wanted = choices.down(max * (1 - headroomPct / 100));
+    return (good.at(-1) ?? 0) < BELOW_STRETCHED * (wanted ?? 0) ? wanted : null;
+  }
   // A size that was measured to leave too little is not predicted again.
   const tight = measured
     .filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0))
@@ -221,6 +227,10 @@ function lastResort({ history, choices, max, headroomPct }: Choice, measured: nu
 
 export function tightNote({ headroomPct }: Pick<Choice, 'headroomPct'>): string {
   return `No size leaves the headroom (weights and the optimizer fill the budget), so less than ${headroomPct} % of it is left free.`;
+}
+
+function workspaceNote({ headroomPct }: Choice): string {
+  return `cuDNN takes what memory is left as workspace and does with less: the size has ${headroomPct} % fewer samples than the largest, and less than ${headroomPct} % of the budget shows as free.`;
 }
 
 function notesOn({ max }: Choice, pick: number, good: number[], best: number): string[] {

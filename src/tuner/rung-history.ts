@@ -29,8 +29,8 @@ export class RungHistory {
   readonly #ran: readonly Observation[];
 
   /**
-   * `needs`: the accumulation that a probe of a size must have had to count. `knownBad`: told from outside. `mayFillBudget`: sizes
-   * that fill the budget to the brim are believed, too.
+   * `needs`: the accumulation that a probe of a size must have had to count. `knownBad`: told from outside. `mayFillBudget`: which
+   * sizes that fill the budget to the brim are believed all the same.
    */
   constructor(
     rung: Rung,
@@ -38,12 +38,12 @@ export class RungHistory {
     budgetBytes: number,
     needs: (size: number) => number,
     knownBad: number | null = null,
-    mayFillBudget = false,
+    mayFillBudget: (o: Observation) => boolean = () => false,
   ) {
     this.all = observations.filter((o) => sameRung(o.rung, rung));
     const counted = this.all.filter((o) => Math.min(o.accumulation, 2) >= needs(o.micro_batch) || o.outcome !== 'fit');
     const ran = (o: Observation) => o.outcome === 'fit' && !outgrows(o, budgetBytes);
-    const lasts = (o: Observation) => ran(o) && (mayFillBudget || !fillsBudget(o, budgetBytes));
+    const lasts = (o: Observation) => ran(o) && (!fillsBudget(o, budgetBytes) || mayFillBudget(o));
     this.#ran = counted.filter(ran);
     const fits = counted.filter(lasts);
     const rise = steepestOf(fits);

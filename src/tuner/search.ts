@@ -52,6 +52,8 @@ export const MOST_SIZES = 8;
 const FORETOLD = 0.7;
 /** Above what a fresh process took, the allocated bytes alone leave room for so many times as much at most: the rest is rounding. */
 const PIECES = 1.05;
+/** The same where segments can grow, for the line of a process that is yet to prove it: what lies in pieces is given back there. */
+const GIVEN_BACK = 1.07;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 export const GRADIENTS = 0.25;
 /** Part of the largest size with headroom at which a survey has seen enough: near its best speed, and far from the limit. */
@@ -74,6 +76,7 @@ export function searchRung(search: RungSearch): RungDecision {
     const next =
       belowFilledBudget(state, search.alive) ??
       whole ??
+      (advice?.proved ? aboveProved(state) : null) ??
       (bracketed(state) || isForetold(state) || isLong(search, state) ? null : nextSize(state));
     return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verificationProbe(search);
   }
@@ -178,6 +181,20 @@ export function floorDecision({ history, sizes, guess }: RungSearch): RungDecisi
   };
 }
 
+/**
+ * A fresh process has proved the largest size so far, and is still there: what is worth another process is only what it takes 2 per cent
+ * above that. Null: it has been tried, or every byte is counted, so that the line tells better.
+ */
+function aboveProved(state: SearchState): NextSize | null {
+  const { history, model, sizes } = state;
+  const { top } = history;
+  if (!model.grown || model.lower === null || top === null || history.largestVerified !== top) return null;
+  if (model.isStretched(top) || exactLimit(state) >= closingSize(top)) return null;
+  const size = sizes.down(closingSize(top));
+  if (size === null || size <= top || size >= smallestExcluded(state)) return null;
+  return { size, purpose: 'bound', why: 'to see a size fail within 2 % of the largest' };
+}
+
 /** The largest size is known, and a fresh process has shown it. */
 function settled(state: SearchState): boolean {
   const { history, model, sizes } = state;
@@ -214,10 +231,15 @@ function bracketed(state: SearchState): boolean {
 function isForetold(state: SearchState): boolean {
   const { history, model, perLaunch } = state;
   const { top, ceiling } = history;
-  if (top === null || ceiling !== null || perLaunch) return false;
-  if (model.caching || model.bent || model.elastic || !Number.isFinite(smallestExcluded(state))) return false;
+  if (top === null || ceiling !== null || perLaunch || model.caching || model.elastic || model.lower === null)
+    return false;
   const limit = exactLimit(state);
-  return top + 1 >= FORETOLD * limit && (model.upper as number) <= PIECES * limit && verification(state).size > top;
+  if (top + 1 < FORETOLD * limit) return false;
+  // Where segments can grow, the process that proves the promise tells what is above it, too.
+  if (model.grown)
+    return Math.floor(limit) > top && model.points.length > 2 && (model.upper as number) <= GIVEN_BACK * limit;
+  if (model.bent || !Number.isFinite(smallestExcluded(state))) return false;
+  return (model.upper as number) <= PIECES * limit && verification(state).size > top;
 }
 
 /**

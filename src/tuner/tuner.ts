@@ -6,6 +6,7 @@ import { ACROSS_LAUNCHES, type Contender, Contest } from './contest.js';
 import { countedAs, failsInPieces } from './expandable-segments.js';
 import { growthAction } from './growth.js';
 import { bestToKeep, keepDecision } from './keep-search.js';
+import { canGiveBack } from './peaks.js';
 import { probeLength } from './probe-length.js';
 import { peakOf, rateOf } from './recommend.js';
 import { RungHistory } from './rung-history.js';
@@ -342,8 +343,7 @@ export class Tuner {
     const needs = (size: number) => this.#plan.probeAccumulation(size);
     const counted = countedAs(grows, this.#telling);
     const canGrow = grows || c.expandable === 'on';
-    // Where segments can grow no order of the pieces decides: a size that gives back its cache in one step does so in the next.
-    const believed = mayFillBudget || canGrow;
+    const believed = (o: Observation): boolean => mayFillBudget || (canGrow && canGiveBack(o, c.budgetBytes));
     const history = new RungHistory(rung, counted, c.budgetBytes, needs, isFirst ? c.knownBad : null, believed);
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
     const last = this.#observations.at(-1);

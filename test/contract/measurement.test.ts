@@ -18,7 +18,13 @@ const probe = {
   ...{
     rung: {
       ...{ amp: 'bf16' as const, checkpointing: true, checkpointed_blocks: '', offload: true, chunked_loss: false },
-      ...{ optimizer_8bit: false, bf16_weights: false },
+      ...{
+        offloaded_part: '',
+        activation_memory_budget: '',
+        optimizer_on_host: false,
+        optimizer_8bit: false,
+        bf16_weights: false,
+      },
     },
     micro_batch: 8,
     accumulation: 1,
@@ -44,6 +50,12 @@ it('a rung knows all of its knobs: two that differ in one are two, and each has 
   const some = { ...probe.rung, checkpointed_blocks: '0-3,6/12' };
   expect(sameRung(probe.rung, some)).toBe(false);
   expect(rungName(some)).toBe('bf16 + checkpointing of 5/12 blocks + offload');
+  expect(rungName({ ...probe.rung, offload: false, optimizer_on_host: true })).toBe(
+    'bf16 + checkpointing + optimizer on host',
+  );
+  expect(rungName({ amp: 'off', checkpointing: false, activation_memory_budget: '0.5' })).toBe(
+    'activation memory budget 0.5',
+  );
 });
 
 it('a document tells of offload only where it is on', () => {

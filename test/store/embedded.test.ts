@@ -185,6 +185,24 @@ test('a redis-server whose library is missing is told with what the loader says 
   expect(error.message).toContain(said);
 });
 
+test('a redis-server that finds its libraries by LD_LIBRARY_PATH starts as it does in a shell', async () => {
+  const bin = join(home, 'module');
+  mkdirSync(bin);
+  const real = execFileSync('sh', ['-c', 'command -v redis-server'], { encoding: 'utf8' }).trim();
+  // Stands for a server of an environment module or of conda, whose libraries are not among the system's.
+  const script = `#!/bin/sh\n[ "$LD_LIBRARY_PATH" = ${bin} ] || exit 127\nexec ${real} "$@"\n`;
+  writeFileSync(join(bin, 'redis-server'), script, { mode: 0o755 });
+  process.env.OOMTUNE_HOME = join(home, 'by-module');
+  process.env.PATH = `${bin}:${path}`;
+  process.env.LD_LIBRARY_PATH = bin;
+  try {
+    await (await openStore()).close();
+  } finally {
+    await stopRedis();
+    delete process.env.LD_LIBRARY_PATH;
+  }
+});
+
 test('a broken append-only file is told with the last line of its log', async () => {
   const other = join(home, 'broken');
   process.env.OOMTUNE_HOME = other;

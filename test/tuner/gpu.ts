@@ -8,7 +8,6 @@ import { forwardBackward, type Network } from './networks.js';
 const CONTEXT = 740 * MIB;
 /** Steps that a worker lets a probe take at most until the allocator has come to rest. */
 const MOST_STEPS = 30;
-const MOST_OF_BOUND = 8;
 
 /** A training process: its allocator, and what it holds from step to step. */
 class Process {
@@ -136,7 +135,7 @@ function measure(process: Process, probe: Probe): Result {
   let retries = 0;
   let quiet = 0;
   let steps = 0;
-  const most = probe.purpose === 'bound' ? MOST_OF_BOUND : MOST_STEPS;
+  const most = probe.rest_within ?? MOST_STEPS;
   const survived = survives(() => {
     while (steps < probe.steps || (quiet < probe.rest_steps && steps < most)) {
       const [segments, before] = [memory.segments, memory.retries];

@@ -30,6 +30,57 @@ describe('the ladder', () => {
     ]);
   });
 
+  it('has a compiler keep fewer activations before a model is checkpointed', () => {
+    expect(names(data, { can: { activation_memory_budget: true } })).toEqual([
+      'as it stands',
+      'activation memory budget 0.7',
+      'activation memory budget 0.5',
+      'activation memory budget 0.3',
+      'checkpointing',
+      'bf16',
+      'bf16 + activation memory budget 0.3',
+      'bf16 + checkpointing',
+    ]);
+    expect(names(data, { can: { activation_memory_budget: true, checkpointing: false }, exact: true }).at(-1)).toBe(
+      'activation memory budget 0.3',
+    );
+  });
+
+  it('moves a part of the activations before it computes them again, and all of them last', () => {
+    expect(names(data, { can: { offload: true, offloaded_part: true }, exact: true })).toEqual([
+      'as it stands',
+      'offload of 0.3',
+      'offload of 0.6',
+      'checkpointing',
+      'checkpointing + offload',
+    ]);
+    expect(names(data, { can: { offload: true }, exact: true })).toEqual([
+      'as it stands',
+      'checkpointing',
+      'checkpointing + offload',
+    ]);
+  });
+
+  it('keeps the state of the optimizer on the host once activations are done with, and before numerics change', () => {
+    expect(names(data, { can: { optimizer_on_host: true, chunked_loss: true } })).toEqual([
+      'as it stands',
+      'chunked loss',
+      'checkpointing + chunked loss',
+      'chunked loss + optimizer on host',
+      'checkpointing + chunked loss + optimizer on host',
+      'bf16 + chunked loss',
+      'bf16 + checkpointing + chunked loss',
+      'bf16 + checkpointing + chunked loss + optimizer on host',
+    ]);
+    expect(names(data, { can: { optimizer_on_host: true, checkpointing: false }, exact: true })).toEqual([
+      'as it stands',
+      'optimizer on host',
+    ]);
+    expect(names(data, { can: { optimizer_on_host: true, offload: true }, exact: true }).at(-1)).toBe(
+      'checkpointing + offload + optimizer on host',
+    );
+  });
+
   it('ends with offload where that can be done', () => {
     const rungs = ladderFrom(data, { can: { offload: true } });
     expect(rungs.map((rung) => rung.offload ?? false)).toEqual([false, false, false, false, true]);

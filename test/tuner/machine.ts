@@ -23,6 +23,7 @@ export interface Result {
   step_s?: number | null;
   alloc_retries?: number;
   flexible_workspaces?: boolean;
+  workspaces_refused?: boolean;
   restless?: boolean;
   rise_bytes_per_step?: number;
   growth_bytes_per_step?: number;
@@ -117,6 +118,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     },
     alloc_retries: result.alloc_retries ?? 0,
     ...(result.flexible_workspaces ? { flexible_workspaces: true } : {}),
+    ...(result.workspaces_refused ? { workspaces_refused: true } : {}),
     ...(result.restless ? { restless: true } : {}),
     ...(result.blocks === undefined ? {} : { blocks: result.blocks }),
     rise_bytes_per_step: result.rise_bytes_per_step ?? null,

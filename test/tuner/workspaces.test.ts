@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { constraints, found, type Job, MIB, search } from './machine.js';
+import { searchedJobs } from './searched.js';
 
 const BUDGET = 4096 * MIB;
 const CONTEXT = 740 * MIB;
@@ -57,7 +58,7 @@ const gan = (flexible: boolean): Job => ({
       step_s: 0.00015 * size,
       flexible_workspaces: flexible,
       // Full to the brim, the cache is given back in every step, for ever.
-      ...(RESIDENT + 11 * MIB * size > active ? { alloc_retries: 3, restless: true } : {}),
+      ...(RESIDENT + 11 * MIB * size > active ? { alloc_retries: 3, restless: true, workspaces_refused: true } : {}),
       peaks: {
         total_bytes: active + CONTEXT + 20 * MIB,
         forward_backward_bytes: active,
@@ -78,6 +79,28 @@ describe('workspaces that grow with the size, in a line', () => {
     expect(answer.max_micro_batch).toBeLessThanOrEqual(largest);
     expect(answer.max_micro_batch).toBeGreaterThanOrEqual(0.975 * largest);
     expect(s.launches).toBeLessThanOrEqual(6);
+  });
+
+  it('are not taken for weights that fill the budget', () => {
+    const { notes } = found(search(gan(true), constraints({ budgetBytes: BUDGET, expandable: 'possible' })));
+    expect(notes.join(' ')).not.toContain('No size leaves the headroom');
+  });
+
+  it.each(searchedJobs())('are asked for by one size, in the process that proved the line right: $name', (job) => {
+    const flexible: Job = { run: (...asked) => ({ ...job.run(...asked), flexible_workspaces: true }) };
+    const s = search(flexible, constraints({ budgetBytes: job.budgetBytes, expandable: 'possible' }));
+    expect(s.launches).toBe(2);
+    expect(s.oomLaunches).toBe(1);
+  });
+
+  it('are no limit only where they were refused: what is allocated by then leaves the next process no room', () => {
+    const full: Job = {
+      run: (probe) => ({ ...gan(true).run(probe, false), workspaces_refused: false }),
+    };
+    const s = search(full, constraints({ budgetBytes: BUDGET, expandable: 'possible' }));
+    const line = (BUDGET - CONTEXT - 24 * MIB - RESIDENT) / (11 * MIB);
+    expect(found(s).max_micro_batch).toBeLessThanOrEqual(line);
+    expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(0.97 * line);
   });
 
   it('are one by their line where none is known to: there it is proof', () => {

@@ -86,16 +86,19 @@ describe('the ladder with real processes', () => {
     expect(output(bench)).toContain('trained in torch.bfloat16');
   });
 
-  describe('where activations can be moved to a second memory (a file stands in for it)', () => {
+  describe.each([
+    ['and each copy is waited for', 'host', ''],
+    ['and copies run beside the computation', 'state', String(4 * 1024 ** 2)],
+  ])('where activations can be moved to a second memory (a file stands in for it) %s', (_, folder, streamed) => {
     const bench = (purpose: 'find-batch' | 'run', options: Partial<JobOptions>) => {
       const { request, ...rest } = workbench(purpose, [python, 'deep.py'], {
         budget: '80MiB',
         amp: 'off',
         checkpointing: 'off',
-        env: ['PYTHONPATH'],
+        env: ['PYTHONPATH', 'STREAMED', 'PARTS'],
         ...options,
       });
-      const environment = { ...request.environment, PYTHONPATH: join(FIXTURES, 'host') };
+      const environment = { ...request.environment, PYTHONPATH: join(FIXTURES, folder), STREAMED: streamed };
       return { request: { ...request, environment }, ...rest };
     };
 
@@ -119,6 +122,18 @@ describe('the ladder with real processes', () => {
       expect(report.config).toMatchObject({ micro_batch: 4096, accumulation: 1, offload: true });
       expect(report.devices[0]?.peak_bytes).toBeLessThanOrEqual(80 * 1024 ** 2);
       expect(output({ request, deps, ...rest })).toContain('trained in torch.float32');
+    });
+  });
+
+  it('moves no more of the activations than has to go', async () => {
+    const { request, deps } = workbench('find-batch', [python, 'deep.py'], {
+      ...{ budget: '80MiB', amp: 'off', minBatch: 2000, maxBatch: 2000, env: ['PYTHONPATH', 'STREAMED', 'PARTS'] },
+    });
+    const more = { PYTHONPATH: join(FIXTURES, 'state'), STREAMED: '1', PARTS: '1' };
+    const report = await findBatch({ ...request, environment: { ...request.environment, ...more } }, deps);
+    expect(report.probes.map((p) => [p.outcome, p.offload ?? false])[0]).toEqual(['device_oom', false]);
+    expect(report.config, JSON.stringify(report.probes)).toMatchObject({
+      ...{ micro_batch: 2000, checkpointing: false, offload: true, offloaded_part: expect.stringMatching(/^0\.[36]$/) },
     });
   });
 });

@@ -6,7 +6,7 @@ import { createLog } from '../../src/common/log.js';
 import type { Probe } from '../../src/contract/measurement.js';
 import { Session } from '../../src/worker/launch/session.js';
 import { observeFit } from '../../src/worker/search/observe.js';
-import { growthPerStep, type Measurement } from '../../src/worker/search/worst-rank.js';
+import { growthPerStep, type Measurement, stepsToGo } from '../../src/worker/search/worst-rank.js';
 import { FIXTURES, workbench } from './harness.js';
 
 const probe: Probe = {
@@ -50,6 +50,13 @@ async function ask(ranks: number, restful: number, wanted: Probe) {
 }
 
 describe('a probe whose allocator has not come to rest', () => {
+  it('waits for none where it was a workspace that was refused, as in every step to come', () => {
+    const restless = { quiet_steps: 0, steps: 3, growth_bytes_per_step: null } as unknown as Measurement;
+    expect(stepsToGo(probe, restless)).toBe(4);
+    expect(stepsToGo(probe, { ...restless, workspaces_refused: true })).toBe(0);
+    expect(stepsToGo({ ...probe, rest_within: 5 }, restless)).toBe(2);
+  });
+
   it('goes on until it has, and no longer', async () => {
     const { measurement, orders } = await ask(1, 5, probe);
     expect(orders).toEqual(['steps 3', 'steps 4', 'steps 2']);

@@ -16,6 +16,7 @@ export const GRAPHS = [
     cuda: { budget: '1GiB', own: 512, cut: false },
   }),
   row('proteins_topk_pool', {
+    lengths: true, // its graphs differ in size
     command: 'proteins_topk_pool.py',
     folders: ['examples/proteins_topk_pool.py'],
     links: { '../data/PROTEINS': 'graphs PROTEINS 2000' },

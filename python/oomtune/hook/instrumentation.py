@@ -75,6 +75,9 @@ class Instrumentation:
         self.modules = Modules(torch, self.optimizers)
         self.backward = BackwardPasses(torch, self._backward_begins)
         self.rung = Rung(torch, self.modules, self.optimizers, self.backward, self._recomputes, hook)
+        if settings.rung_of(settings.knobs).optimizer_on_host:
+            # A checkpoint is loaded before training begins, and its whole state may not fit the device.
+            self.optimizers.made_one = self.rung.optimizer_on_host.adopt
         self.telemetry = Telemetry(self)
         self.checkpoint_end = CheckpointEnd(hook, torch, self.optimizers)
         self.cut = Cut(torch, self.optimizers, hook.stop_uncut, self.telemetry.warn, lambda: self.backward.plain)

@@ -35,7 +35,10 @@ class Capabilities(TypedDict):
     #: Blocks of which checkpointing can take some; 0: all or none.
     checkpointed_blocks: int
     offload: bool
+    offloaded_part: bool
     chunked_loss: bool
+    activation_memory_budget: bool
+    optimizer_on_host: bool
     optimizer_8bit: bool
     bf16_weights: bool
     switch_rung: bool
@@ -83,6 +86,8 @@ class Costs(Peaks, Breakdown):
     alloc_retries: int
     #: A library was at work that does with less workspace where memory is short.
     flexible_workspaces: bool
+    #: An allocation was refused, and the step went on without it: such a library did with less.
+    workspaces_refused: bool
     quiet_steps: int | None
     creep_bytes_per_step: float | None
 
@@ -298,7 +303,12 @@ class ProbeOrder(TypedDict):
     #: Which blocks, such as `0-3,6/12`; empty: all.
     checkpointed_blocks: str
     offload: bool
+    #: How much of the activations, such as `0.3`; empty: all.
+    offloaded_part: str
     chunked_loss: bool
+    #: Such as `0.5`; empty: the model's own.
+    activation_memory_budget: str
+    optimizer_on_host: bool
     optimizer_8bit: bool
     bf16_weights: bool
     steps: int

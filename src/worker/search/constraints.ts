@@ -11,6 +11,9 @@ import type { LoopFacts } from './loop-facts.js';
 /** What processes have shown of the script. */
 type Seen = Pick<LoopFacts, 'loop' | 'ownAmp' | 'samples' | 'mostBytes'> & Partial<Pick<LoopFacts, 'longestTokens'>>;
 
+/** What no GPU has run yet: there it stays off until it is measured (`bench/rungs/run.mjs`), and is then taken out here. */
+const UNTRIED_ON_GPUS: readonly HookKnob[] = ['offloaded_part', 'activation_memory_budget', 'optimizer_on_host'];
+
 /** The bounds of a search; `unable`: knobs that a probe has shown to do nothing. The tuner sees one batch of a loop that accumulates by itself; `withLoop` turns the answer back. */
 export function constraintsOf(
   options: JobOptions,
@@ -35,7 +38,8 @@ export function constraintsOf(
     longestWithin(options.microBatchTokens, longestTokens),
   );
   const can = loop?.can ?? null;
-  const not = Object.fromEntries(unable.map((knob) => [knob, false]));
+  const onHost = isHost(target.kind);
+  const not = Object.fromEntries([...unable, ...(onHost ? [] : UNTRIED_ON_GPUS)].map((knob) => [knob, false]));
   const forbidden = options.chunkedLoss === 'off' ? { chunked_loss: false } : {};
   const names = Object.entries(ALLOWANCES) as [Allowance, AllowedKnob][];
   const allowed = Object.fromEntries(
@@ -60,12 +64,12 @@ export function constraintsOf(
     switches,
     // What blocks cost has been measured on the CPU device alone.
     someBlocks:
-      isHost(target.kind) &&
+      onHost &&
       switches &&
       options.checkpointing === 'auto' &&
       target.carrier('checkpointing') === 'hook' &&
       (can?.checkpointed_blocks ?? 0) > 1,
-    onHost: isHost(target.kind),
+    onHost,
     maxLaunches: options.maxLaunches,
     ownBatch: keep ? ownBatch : null,
     goal: keep ? 'keep' : 'search',

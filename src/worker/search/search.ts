@@ -201,6 +201,12 @@ export class Search {
     });
   }
 
+  /** Why the optimizer's state has to be on the device, where nothing fits. */
+  get #unmoved(): string[] {
+    const why = this.#prober.facts.loop?.why_not.optimizer_on_host;
+    return why === undefined ? [] : [`The optimizer's state cannot wait in host memory: ${why}.`];
+  }
+
   #limitedPool(): string[] {
     const { mostBytes } = this.#prober.facts;
     const { roomBytes } = this.target.memory;
@@ -234,7 +240,7 @@ export class Search {
             ? withRung(diagnosis, failed.rung, this.target.baseRung)
             : diagnosis,
       whys: this.#whys,
-      notes: this.#notes,
+      notes: [...this.#notes, ...(action.type === 'exhausted' ? this.#unmoved : [])],
     };
   }
 

@@ -27,9 +27,8 @@ function worstOf(name: string, values: unknown[]): unknown {
 
 const sum = (values: number[]): number => values.reduce((a, b) => a + b, 0);
 
-/** The most steps to wait for the allocator to come to rest. */
+/** The most steps to wait for the allocator to come to rest, unless the probe says otherwise. */
 const MOST_STEPS = 30;
-const MOST_OF_BOUND = 8;
 
 /** Further steps that a probe needs before its memory is known; 0: none. */
 export function stepsToGo(probe: Probe, measurement: Measurement): number {
@@ -45,10 +44,11 @@ function stepsToDoubt(probe: Probe, { growth_bytes_per_step: growth, steps, tota
 }
 
 /** Until its caching allocator may have rested long enough. */
-function stepsToRest({ rest_steps: restSteps, purpose }: Probe, { quiet_steps: quiet, steps }: Measurement): number {
-  if (quiet === null || quiet === undefined || quiet >= restSteps) return 0;
-  const most = purpose === 'bound' ? MOST_OF_BOUND : MOST_STEPS;
-  return Math.max(0, Math.min(restSteps - quiet, most - steps));
+function stepsToRest(probe: Probe, { quiet_steps: quiet, steps, workspaces_refused: refused }: Measurement): number {
+  const { rest_steps: restSteps, rest_within: within = MOST_STEPS } = probe;
+  // A library that was refused its workspace asks for it in every step: there is no rest to wait for.
+  if (quiet === null || quiet === undefined || quiet >= restSteps || refused) return 0;
+  return Math.max(0, Math.min(restSteps - quiet, within - steps));
 }
 
 /** Whether the caching allocator still allocated, or emptied its cache, at the end of a probe. */

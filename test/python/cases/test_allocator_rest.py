@@ -9,7 +9,7 @@ from support import PATH, probe, run
 sys.path[:0] = PATH.split(":")
 
 from oomtune.hook.probe.batch_factory import find_factory
-from oomtune.hook.probe.measurement import AllocatorHistory
+from oomtune.hook.probe.measurement import AllocatorHistory, Measurement
 
 LOOP = """
 import torch
@@ -60,6 +60,44 @@ class Lengths(unittest.TestCase):
         drawn = [source.draw(5, turn).shape for turn in range(12)]
         self.assertEqual({rows for rows, _ in drawn}, {5})
         self.assertGreater(len({length for _, length in drawn}), 3)
+
+
+class Refusing:
+    """Stands in for a GPU's meter: how many allocations torch's allocator has failed at."""
+
+    def __init__(self):
+        self.refused = 3
+
+    def failures(self):
+        return self.refused
+
+    def retries(self):
+        return 0
+
+    def synchronize(self):
+        pass
+
+    def flexible_workspaces(self):
+        return True
+
+    def reserved(self):
+        return None
+
+    def peaks(self):
+        return {}
+
+    figures = peaks
+
+
+class Workspaces(unittest.TestCase):
+    def test_were_refused_where_an_allocation_failed_and_the_step_went_on(self):
+        for failing, told in ((0, False), (2, True)):
+            memory = Refusing()
+            measurement = Measurement(memory, memory, 2, phases=memory)
+            measurement.start_clock()
+            memory.refused += failing
+            measurement.step_done()
+            self.assertIs(measurement.costs()["workspaces_refused"], told)
 
 
 class Resting(unittest.TestCase):

@@ -222,6 +222,31 @@ torch.save({name: value for name, value in model.state_dict().items() if "tracke
             for key, value in weights[0].items():
                 self.assertTrue(torch.equal(value, other[key]), key)
 
+    def test_activations_that_stream_to_the_host_and_back_change_no_weight(self):
+        """However few of them are under way at once."""
+        state = os.path.join(ROOT, "test", "fixtures", "worker", "state")
+        end = "\nimport oomtune.hook.apply.host_copies as copies\nprint(copies.HostCopies.moved)\n"
+        for name, model in self.MODELS.items():
+            for room in (1, 2**14):
+                with self.subTest(name, room=room), tempfile.TemporaryDirectory() as folder:
+                    weights, moved = [], []
+                    for knobs in ("", "offload", "offload,offloaded_part", "checkpointing,offload"):
+                        on = {
+                            "OOMTUNE_OFFLOADED_PART": "0.4",
+                            "OOMTUNE_OFFLOAD": int("offload" in knobs),
+                            "OOMTUNE_CHECKPOINTING": int("check" in knobs),
+                        }
+                        on.update(OOMTUNE_HOOK_KNOBS=knobs, STREAMED=room)
+                        result = run(self.MIXED % model + end, "apply", cwd=folder, beside=[state], **on)
+                        self.assertEqual(result.status, 0, result.errors)
+                        weights.append(torch.load(folder + "/out.pt"))
+                        moved.append(int(result.output))
+                    self.assertEqual(moved[0], 0)
+                    self.assertTrue(moved[1] > moved[2] > 0, moved)
+                    for other in weights[1:]:
+                        for key, value in weights[0].items():
+                            self.assertTrue(torch.equal(value, other[key]), key)
+
     def test_offload_and_checkpointing_together_change_no_weight(self):
         for name in self.MODELS:
             with self.subTest(name):

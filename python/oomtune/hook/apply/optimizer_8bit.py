@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, NoReturn
 
-    from ..types import Call, Tensor, Torch
+    from ..types import Call, Optimizer, Tensor, Torch
     from ..watch.optimizers import Optimizers
 
 MISSING = "no bitsandbytes is installed: pip install bitsandbytes"
@@ -102,7 +102,7 @@ class _Narrow:
             del self._optimizer.__dict__[name]
         self._optimizer.state.clear()
 
-    def _step(self, *args: Any, **kwargs: Any) -> Any:
+    def _step(self, _optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         # Loading, and whoever clears it, may have put another in its place.
         self._inner.state = self._optimizer.state
         return self._inner.step(*args, **kwargs)

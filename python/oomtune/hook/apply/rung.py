@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 
+from .activation_budget import ActivationBudget
 from .bf16_weights import Bf16Weights
 from .blocks import BlockCosts
 from .checkpointing import Checkpointing
 from .chunked_loss import ChunkedLoss
 from .forward_wrappers import ForwardWrappers
+from .offload import Offload
 from .optimizer_8bit import Optimizer8bit
+from .optimizer_on_host import OptimizerOnHost
 from .precision import Autocast, LossScaling
 
 TYPE_CHECKING = False
@@ -41,13 +44,15 @@ class Rung:
         self._modules = modules
         forwards = self._forwards = ForwardWrappers()
         self.autocast = Autocast(torch, recomputes)
-        self._offload = Offload(torch, recomputes)
+        self._offload = Offload(torch, recomputes, modules)
         costs = BlockCosts(torch, lambda: _measured_memory(hook))
         inside = (self.autocast, self._offload)
         self._checkpointing = Checkpointing(torch, modules, forwards, costs, recomputes, inside)
         self.chunked_loss = ChunkedLoss(torch, modules, forwards, hook.settings.world_size, hook.stop_unchunked)
+        self.activation_budget = ActivationBudget(torch, modules)
         self.optimizer_8bit = Optimizer8bit(torch, optimizers, hook.stop_without_8bit)
         self.bf16_weights = Bf16Weights(torch, modules, optimizers, hook.settings.world_size)
+        self.optimizer_on_host = OptimizerOnHost(torch, modules, optimizers)
         self._scaling = LossScaling(torch, backward, optimizers)
         self._wrapped = False
 
@@ -81,7 +86,10 @@ class Rung:
         return self._checkpointing.costs()
 
     def can_offload(self) -> bool:
-        return self._on_gpu() and hasattr(self._torch.autograd.graph, "save_on_cpu")
+        return self._on_gpu() and self._offload.possible()
+
+    def can_offload_part(self) -> bool:
+        return self.can_offload() and self._offload.takes_part()
 
     def can_chunk_loss(self) -> bool:
         return self.chunked_loss.possible()
@@ -92,6 +100,7 @@ class Rung:
             "chunked_loss": self.chunked_loss,
             "optimizer_8bit": self.optimizer_8bit,
             "bf16_weights": self.bf16_weights,
+            "optimizer_on_host": self.optimizer_on_host,
         }
         reasons = {name: part.why_not() for name, part in parts.items()}
         return {name: why for name, why in reasons.items() if why is not None}
@@ -106,15 +115,17 @@ class Rung:
             self._wrapped = True
             for module in self._outer():
                 self._forwards.wrap(module, self.autocast.around)
-                self._forwards.wrap(module, self._offload.around)
+                self._forwards.wrap(module, functools.partial(self._offload.around, module))
             for module in self._narrow_norms():
                 self._forwards.wrap(module, self.autocast.around_norm)
         self.autocast.switch(amp, "cuda" if self._on_gpu() else "cpu")
-        self._offload.on = knobs.offload
+        self._offload.switch(knobs.offload, knobs.offloaded_part)
         self._checkpointing.switch(knobs.checkpointing, knobs.checkpointed_blocks)
         self.chunked_loss.switch(knobs.chunked_loss)
+        self.activation_budget.switch(knobs.activation_memory_budget)
         self.bf16_weights.switch(knobs.bf16_weights)
         self.optimizer_8bit.switch(knobs.optimizer_8bit)
+        self.optimizer_on_host.switch(knobs.optimizer_on_host)
         if amp == "fp16":
             self._scaling.begin()
         else:
@@ -158,24 +169,3 @@ def _measured_memory(hook: Hook) -> Memory | None:
     if parts is None or parts.card is not None or not hook.settings.searching:
         return None
     return parts.memory if parts.memory is not None and parts.memory.device == "cpu" else None
-
-
-class Offload:
-    """Keeps activations in host memory. `recomputes()`: see Rung."""
-
-    def __init__(self, torch: Torch, recomputes: Callable[[], bool]) -> None:
-        self._torch = torch
-        self._recomputes = recomputes
-        self.inside = False
-        self.on = False
-
-    def around(self, call: Call, *args: Any, **kwargs: Any) -> Any:
-        # What a checkpoint recomputes in the backward pass is used at once.
-        if not self.on or self.inside or self._recomputes() or not self._torch.is_grad_enabled():
-            return call(*args, **kwargs)
-        self.inside = True
-        try:
-            with self._torch.autograd.graph.save_on_cpu(pin_memory=True):
-                return call(*args, **kwargs)
-        finally:
-            self.inside = False

@@ -44,6 +44,7 @@ class Measurement:
         self._allocator = AllocatorHistory(memory)
         self._clock: float | None = None
         self._retries: int | None = None
+        self._failures = memory.failures()
 
     def start_clock(self) -> None:
         if self._clock is None:
@@ -106,6 +107,8 @@ class Measurement:
             "step_s": [round(seconds, 6) for seconds in timed],
             "alloc_retries": self._memory.retries() - (self._retries or 0),
             "flexible_workspaces": self._memory.flexible_workspaces(),
+            # A loop that does not survive a refusal measures nothing.
+            "workspaces_refused": self._memory.failures() > self._failures,
             # With changing lengths no allocator comes to rest.
             "quiet_steps": None if self._vary else self._allocator.quiet_steps(),
             "creep_bytes_per_step": None if self._vary else self._allocator.creep(),

@@ -88,8 +88,9 @@ class Probe:
         instrumentation, before = self._instrumentation, self.request
         self.first = before is None
         self.request = request
-        instrumentation.rung.switch(request.rung)
+        # First, as what waits on the host has no room on the device.
         instrumentation.optimizers.reset_state()
+        instrumentation.rung.switch(request.rung)
         if instrumentation.card is not None:
             # The trace of each size begins as that of a fresh process.
             for parameter in instrumentation.optimizers.parameters():

@@ -31,8 +31,10 @@ class Optimizers:
         self._moving: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._steps: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         self.active = True
-        #: What runs in place of an optimizer's own step.
+        #: What runs in place of an optimizer's own step, with the same arguments.
         self.steps_instead: weakref.WeakKeyDictionary[Optimizer, Call] = weakref.WeakKeyDictionary()
+        #: Is given each optimizer when it has been made.
+        self.made_one: Call | None = None
         #: The hook's own loss scaler; None: there is none.
         self.scaling: LossScaling | None = None
 
@@ -57,6 +59,8 @@ class Optimizers:
         kind: Any = type(optimizer)  # pyright: ignore[reportUnknownVariableType]
         if not getattr(kind.step, "_oomtune", False):
             kind.step = self._watched(kind.step)
+        if self.made_one is not None:
+            self.made_one(optimizer)
 
     def forget(self, optimizer: Optimizer) -> None:
         """One that the hook has made for itself."""
@@ -164,7 +168,7 @@ class Optimizers:
 
     def _step(self, optimizer: Optimizer, original: Call, *args: Any, **kwargs: Any) -> Any:
         instead = self.steps_instead.get(optimizer)
-        return original(optimizer, *args, **kwargs) if instead is None else instead(*args, **kwargs)
+        return (original if instead is None else instead)(optimizer, *args, **kwargs)
 
     def _moves(self, optimizer: Optimizer) -> None:
         self._moving.add(optimizer)
