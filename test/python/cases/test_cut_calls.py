@@ -46,6 +46,11 @@ class Calls(CutCase):
 
         self.same(lambda: nn.ModuleDict({"net": Shared(), "prompt": nn.Linear(8, 1)}), loss, rows)
 
+    def test_a_leaf_that_the_module_makes_of_its_input(self):
+        # As Wav2Vec2 does, so that its first block is checkpointed.
+        self.same(Leaf, mean_square, rows)
+        self.refused("is kept that carries gradients", lambda: Leaf(keeps=True), mean_square, rows)
+
     def test_threads_inside_of_a_module(self):
         # As DataParallel does with a replica for each device.
         self.same(Threaded, mean_square, rows)
@@ -188,6 +193,20 @@ class Shared(nn.Module):
 
     def forward(self, x, bias, mix, times):
         return self.net(x + bias) @ mix * times
+
+
+class Leaf(nn.Module):
+    def __init__(self, keeps=False):
+        super().__init__()
+        self.net, self.keeps = net(), keeps
+
+    def forward(self, x):
+        x = x[:, None]
+        if self.training:
+            x.requires_grad = True
+        if self.keeps:
+            self.leaf = x
+        return self.net(x)
 
 
 class Threaded(nn.Module):

@@ -13,7 +13,7 @@ from .redraws import Redraws
 from .reductions import Reductions, disagreement
 from .refusal import Mismatch, Uncuttable
 from .row_group import RowGroup
-from .saved_tensors import SavedTensors, leaves_of_graph
+from .saved_tensors import SavedTensors
 from .state import fails_on_fewer, stateless
 
 TYPE_CHECKING = False
@@ -255,7 +255,9 @@ class EquivalenceCheck:
             differentiable = [isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in outputs]
             own = self._parameters + ([] if self._sharded is None else self._sharded.full())
             known = {id(tensor) for tensor in [*inputs, *own] if isinstance(tensor, torch.Tensor)}
-            foreign, reentrant = leaves_of_graph([leaf for leaf, flag in zip(outputs, differentiable) if flag], known)
+            learning = [leaf for leaf, flag in zip(outputs, differentiable) if flag]
+            foreign, reentrant = saved.foreign(learning, known, inputs)
+            del learning
             del outputs, inputs
             self._sandbox.drop_graphs()
             if foreign:

@@ -19,7 +19,8 @@ class SavedTensors:
 
     def __init__(self, torch: Torch) -> None:
         self._torch = torch
-        self._saved: list[weakref.ref[_Holder]] = []
+        #: Of the forward pass and its graph, which have to be gone with the outputs.
+        self._saved: list[weakref.ref[Any]] = []
 
     def run(self, forward: Callable[[Leaves], Tree], inputs: Leaves) -> Tree:
         """Returns the forward pass's output."""
@@ -35,6 +36,17 @@ class SavedTensors:
 
         with self._torch.enable_grad(), self._torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             return forward(inputs)
+
+    def foreign(self, outputs: Iterable[Tensor], known: Collection[int], inputs: Leaves) -> tuple[bool, bool]:
+        """(whether the graph of the outputs has a leaf from outside: none of the `known`, by id, nor one that the forward pass has
+        made of its `inputs`; whether it has reentrant checkpointing)."""
+        leaves, reentrant = _leaves(outputs)
+        others = [leaf for leaf in leaves if id(leaf) not in known]
+        given = {_storage(each) for each in inputs if isinstance(each, self._torch.Tensor)} - {None}
+        if any(_storage(leaf) not in given for leaf in others):
+            return True, reentrant
+        self._saved += [weakref.ref(leaf) for leaf in others]
+        return False, reentrant
 
     def check_released(self) -> None:
         """To be called when the outputs are gone. Raises Uncuttable if something else still holds the graph: features of a hook,
@@ -54,11 +66,10 @@ class _Holder:
         self.tensor = tensor
 
 
-def leaves_of_graph(outputs: Iterable[Tensor], known: Collection[int]) -> tuple[bool, bool]:
-    """(whether the graph has a leaf that is not `known`, by id; whether it has reentrant checkpointing)."""
+def _leaves(outputs: Iterable[Tensor]) -> tuple[list[Any], bool]:
+    """(leaves of the outputs' graph; whether it has reentrant checkpointing)."""
     outputs = list(outputs)
-    if any(output.grad_fn is None and id(output) not in known for output in outputs):
-        return True, False
+    found: list[Any] = [output for output in outputs if output.grad_fn is None]
     pending: list[Any] = [output.grad_fn for output in outputs if output.grad_fn is not None]
     seen: set[Any] = set()
     reentrant = False
@@ -68,8 +79,16 @@ def leaves_of_graph(outputs: Iterable[Tensor], known: Collection[int]) -> tuple[
             continue
         seen.add(node)
         variable = getattr(node, "variable", None)
-        if variable is not None and id(variable) not in known:
-            return True, reentrant
+        if variable is not None:
+            found.append(variable)
         reentrant = reentrant or type(node).__name__ == "CheckpointFunctionBackward"
         pending.extend(following for following, _ in node.next_functions if following is not None)
-    return False, reentrant
+    return found, reentrant
+
+
+def _storage(tensor: Any) -> int | None:
+    """Where its values are; None: it has no such place."""
+    try:
+        return getattr(tensor, "untyped_storage", tensor.storage)().data_ptr() or None
+    except (RuntimeError, NotImplementedError):  # a sparse tensor, a tensor of a class of its own
+        return None
