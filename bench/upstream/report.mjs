@@ -175,7 +175,7 @@ ${beside === '' ? '' : `\n${beside}\n`}`;
 
 /** How the rows of the CPU were measured. */
 const ON_CPU =
-  ' One or two at a time, at low priority, on two cores that others used as well: `nice node bench/upstream/run.mjs --sources DIR --python PYTHON --jax PYTHON --once --parts search,truth --row-minutes 5` (14 for U-Net), and `--parts alone,cut` for four.';
+  ' One or two at a time, at low priority, on two cores that others used as well: `nice node bench/upstream/run.mjs --sources DIR --python PYTHON --jax PYTHON --once --parts search,truth --row-minutes 5` (14 for U-Net), and `--parts alone,stands,cut` for six.';
 
 /** How the rows of the GPU were measured. */
 const ON_GPU =
