@@ -6,6 +6,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 const SECONDS: [path: string, seconds: number][] = [
   ['test/frameworks/flags', 20],
   ['test/frameworks/loops', 340],
+  ['test/frameworks/launchers', 250],
   ['test/frameworks/', 150],
   ['test/cli/slurm', 110],
   ['test/python/integrations', 80],

@@ -7,7 +7,7 @@ trainsAsItIs(
   'Lightning',
   ['lightning'],
   [
-    { script: 'lightning_datamodule', own: 64, most: 16 },
+    { script: 'lightning_datamodule', own: 192, budget: '60MiB' },
     { script: 'lightning_manual', own: 4096, budget: '55MiB' },
     {
       script: 'lightning_cli',

@@ -9,6 +9,13 @@ trainsAsItIs(
   [
     { script: 'trl_sft', own: 24, budget: '150MiB', differ: true },
     { script: 'trl_dpo', own: 24, budget: '110MiB' },
-    { script: 'trl_console', console: 'trl', args: `sft ${TRL}`.split(' '), own: 48, most: 12 },
+    {
+      script: 'trl_console',
+      console: 'trl',
+      args: `sft ${TRL}`.split(' '),
+      own: 48,
+      budget: '150MiB',
+      flag: '--per_device_train_batch_size ',
+    },
   ],
 );

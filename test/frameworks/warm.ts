@@ -1,5 +1,5 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { join } from 'node:path';
+import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 
 interface Done {
@@ -17,7 +17,7 @@ export class Warm {
   #errors = '';
 
   constructor(python: string, modules: string[], env: NodeJS.ProcessEnv) {
-    this.#server = spawn(python, [join(import.meta.dirname, 'warm.py'), ...modules], { env });
+    this.#server = spawn(python, [resolve(import.meta.dirname, 'warm.py'), ...modules], { env });
     this.#server.stderr.setEncoding('utf8').on('data', (text: string) => {
       this.#errors += text;
     });
@@ -25,8 +25,9 @@ export class Warm {
     this.version = this.#answer() as Promise<string>;
   }
 
+  /** `script`: in the folder `cwd`, or where it is. */
   run(script: string, args: string[], cwd: string, env: NodeJS.ProcessEnv): Promise<Done> {
-    return this.#ask({ script: join(cwd, script), arguments: args, cwd, env }) as Promise<Done>;
+    return this.#ask({ script: resolve(cwd, script), arguments: args, cwd, env }) as Promise<Done>;
   }
 
   /** Largest relative difference of a tensor between two files of weights; 0: the same bits. */

@@ -1,4 +1,6 @@
 """Lightning with a DataModule, validation and a scheduler by step."""
+import os
+
 import lightning
 import torch
 from torch import nn
@@ -47,5 +49,5 @@ if __name__ == "__main__":
     trainer = lightning.Trainer(
         max_epochs=2, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False, logger=False, enable_checkpointing=False
     )
-    trainer.fit(model, Data())
+    trainer.fit(model, Data(int(os.environ.get("BATCH", 192))))
     torch.save(model.state_dict(), "weights.pt")
