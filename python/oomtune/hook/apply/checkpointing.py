@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 
+from ..cut.redraws import drops_out_within
 from .blocks import BlockCosts, chosen
 
 TYPE_CHECKING = False
@@ -147,7 +148,7 @@ class Checkpointing:
             kinds: list[Any] = [type(child) for child in heavy]
             repeated = [child for child in heavy if kinds.count(type(child)) > 1]
             # In a sequence of sequences (the stages of a residual network) the blocks are one level down.
-            repeated = [child for child in repeated if not self._has_inner(child)]
+            repeated = [child for child in repeated if not self._has_inner(child) and not self._draws_anew(child)]
             blocks.extend(repeated)
             children = [child for child in children if not any(child is block for block in repeated)]
             simple = isinstance(module, nn.Sequential) and not heavy
@@ -165,6 +166,12 @@ class Checkpointing:
         found: list[Module] = []
         self._walk(module, inner, found)
         return bool(inner)
+
+    def _draws_anew(self, block: Module) -> bool:
+        """Whether it would draw other random numbers when it is recomputed: cuDNN's dropout between recurrent layers, whose state
+        torch does not restore."""
+        on_gpu = any(weights.is_cuda for weights in block.parameters())
+        return on_gpu and drops_out_within(self._torch, block.modules())
 
     def _skip(self, module: Module) -> bool:
         return not self._on or not module.training or not self._torch.is_grad_enabled()
