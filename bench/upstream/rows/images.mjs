@@ -13,7 +13,7 @@ const reference = (model, cuda, own) => ({
   name: `torchvision reference ${model} (torchrun)`,
   repository: 'growlix/pytorch-i1k-baseline',
   folder: 'references/classification',
-  command: `-m torch.distributed.run --standalone --nproc-per-node 1 train.py --data-path {data:images+4096+256} --model ${model} --epochs 1 --print-freq 1 --workers 6`,
+  command: `-m torch.distributed.run --standalone --nproc-per-node 1 train.py --data-path {data:images+4096+256+8} --model ${model} --epochs 1 --print-freq 1 --workers 6`,
   size: '--batch-size',
   cuda: { budget: cuda, own },
 });

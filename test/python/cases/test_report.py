@@ -50,6 +50,22 @@ class Reports(unittest.TestCase):
         self.assertTrue(is_oom(error, refused=True))
         self.assertFalse(is_oom(error, refused=False))
 
+    def test_error_of_what_the_script_does_about_memory_that_ran_out_is_of_memory(self):
+        falls_back = (
+            "def fall_back(): {}\n"
+            "for x, y in DataLoader(data, batch_size=8):\n"
+            "    try: raise MemoryError('no room')\n"
+            "    except MemoryError:\n"
+            "        fall_back()\n"
+        )
+        for handler in ("torch.utils.data()", "import no_such_fallback"):
+            told = self.failing(falls_back.format(handler)).one("exception")
+            self.assertEqual((told["class"], told["oom"], told["phase"]), ("MemoryError", True, "train"))
+            self.assertIn("During handling of the above exception", told["traceback"])
+        # It has gone on to train: what fails now may have another reason.
+        told = self.failing(falls_back.format("model(torch.ones(3))")).one("exception")
+        self.assertEqual((told["class"], told["oom"]), ("RuntimeError", False))
+
     def test_real_refusal(self):
         result = self.failing("for x, y in DataLoader(data, batch_size=8):\n    torch.empty(2**60)\n")
         self.assertTrue(result.one("exception")["oom"])

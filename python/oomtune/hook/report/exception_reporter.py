@@ -50,11 +50,14 @@ class ExceptionReporter:
             self._sent = error
             import traceback
 
-            from .exceptions import class_name, gradients_enabled_at, is_oom, location, phase_of
+            from .exceptions import class_name, gradients_enabled_at, is_oom, location, oom_being_handled, phase_of
 
             state = self._describe()
-            oom = is_oom(error, state["refused"])
             text = "".join(traceback.format_exception(kind, error, trace))
+            oom = is_oom(error, state["refused"])
+            handled = None if oom else oom_being_handled(error, trace)
+            if handled is not None:
+                oom, kind, error, trace = True, type(handled), handled, handled.__traceback__
             message: Raised = {
                 "t": "exception",
                 "class": class_name(kind),

@@ -61,6 +61,19 @@ def is_oom(error: BaseException, refused: bool = False) -> bool:
     return refused and any(part in text for part in DOUBTFUL_TEXTS)
 
 
+def oom_being_handled(error: BaseException, trace: TracebackType | None) -> BaseException | None:
+    """The out-of-memory error while which was handled this one was raised (a fallback of the script's that fails itself, a
+    checkpoint that cannot be written): the reason for both. None: there is none, or the handler went on to train."""
+    if _in_a_step(trace):
+        return None
+    seen: set[int] = set()
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    while before is not None and id(before) not in seen and not is_oom(before):
+        seen.add(id(before))
+        before = before.__cause__ or (None if before.__suppress_context__ else before.__context__)
+    return before if before is not None and is_oom(before) else None
+
+
 def class_name(kind: type[BaseException]) -> str:
     module = getattr(kind, "__module__", "")
     name = "OutOfMemoryError" if kind.__name__ == "OutOfMemoryError" else kind.__qualname__
