@@ -75,6 +75,24 @@ class Injection(unittest.TestCase):
         self.assertEqual(hooked.stdout.split()[1:], ["False", "False"], hooked.stderr)
         self.assertLess(int(hooked.stdout.split()[0]) - int(bare.stdout.split()[0]), 25)
 
+    def test_the_hook_sets_off_no_collection_when_torch_has_been_imported(self):
+        script = (
+            "import gc, sys\n"
+            "mine = []\n"
+            "def look(phase, info):\n"
+            "    frame = sys._getframe(1)\n"
+            "    while frame is not None:\n"
+            "        path = frame.f_code.co_filename\n"
+            "        if '/oomtune/hook/' in path and not path.endswith('post_import.py'): mine.append(path)\n"
+            "        frame = frame.f_back\n"
+            "gc.callbacks.append(look)\n"
+            "import torch\n"
+            "print(mine[:1], gc.isenabled())\n"
+        )
+        for mode in ("probe", "apply"):
+            result = run(script, mode)
+            self.assertEqual(result.output, "[] True\n", result.errors)
+
     def test_the_loader_of_torch_keeps_its_type(self):
         result = run("import torch\nprint(type(torch.__spec__.loader).__name__)\n", "probe")
         self.assertEqual(result.output, "SourceFileLoader\n", result.errors)

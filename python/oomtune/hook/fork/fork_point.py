@@ -5,6 +5,7 @@ If a fork could behave differently from a start, this process goes on by itself 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -75,8 +76,13 @@ class ForkPoint:
 
     def import_ahead(self) -> None:
         """Imports once for all lives what optimizers import when they are made, which takes seconds."""
-        if hasattr(sys.modules.get("torch"), "_disable_dynamo"):
-            importlib.import_module("torch._dynamo")
+        if not hasattr(sys.modules.get("torch"), "_disable_dynamo"):
+            return
+        # Collections come the seldomer the more objects there are: with those of torch's import set apart they would free garbage of
+        # this one that is there in a start.
+        gc.unfreeze()
+        importlib.import_module("torch._dynamo")
+        gc.freeze()
 
     def training_begins(self) -> None:
         """Tells the fork server that the training loop begins; in a process that is no life, tells the worker why."""
