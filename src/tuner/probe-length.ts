@@ -24,7 +24,7 @@ export function isLongEnough({ steps: ran, short }: Observation, steps: number, 
 /** How long a probe is to run, by what it is for and by what was seen so far. `proves`: a fit of it may be the answer. */
 export function probeLength(
   { purpose, size, proves }: { purpose: Probe['purpose']; size: number; proves: boolean },
-  { steps, budgetBytes, onHost }: Constraints,
+  { steps, budgetBytes, onHost, driven }: Constraints,
   seen: readonly Observation[],
   grows: boolean,
 ): Pick<Probe, 'steps' | 'rest_steps' | 'rest_within'> & Doubt {
@@ -33,8 +33,9 @@ export function probeLength(
   const more = (): number => {
     if (purpose === 'verify' && caching) return grows ? GROWN_VERIFY_STEPS : VERIFY_STEPS;
     if (!steady && seen.some((o) => mayGrow(o, budgetBytes))) return BELIEVED;
-    // Few samples take little time: there the steps show whether their peaks vary, so that most sizes are proved in fewer.
-    if (onHost && purpose === 'floor') return BELIEVED;
+    // Few samples take little time: there the steps show whether their peaks vary, so that most sizes are proved in fewer. A loop that
+    // is driven is sent back to its start where it is shorter.
+    if (onHost && driven && purpose === 'floor') return BELIEVED;
     if (proves && mayVary(size, seen, budgetBytes)) return VARIED;
     return purpose === 'speed' && !stepsAreLong(size, seen) ? SPEED_STEPS : 0;
   };
