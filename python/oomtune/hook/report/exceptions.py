@@ -67,11 +67,13 @@ def oom_being_handled(error: BaseException, trace: TracebackType | None) -> Base
     if _in_a_step(trace):
         return None
     seen: set[int] = set()
-    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    while before is not None and id(before) not in seen and not is_oom(before):
-        seen.add(id(before))
-        before = before.__cause__ or (None if before.__suppress_context__ else before.__context__)
-    return before if before is not None and is_oom(before) else None
+    while id(error) not in seen:
+        seen.add(id(error))
+        before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if before is None or is_oom(before):
+            return before
+        error = before
+    return None
 
 
 def class_name(kind: type[BaseException]) -> str:
