@@ -46,3 +46,7 @@ class StepPeaksTest(unittest.TestCase):
             result.step_done()
         self.assertIsNone(result.spread())
         self.assertIsNone(result.excess())
+
+
+if __name__ == "__main__":
+    unittest.main()
