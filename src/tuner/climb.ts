@@ -2,7 +2,7 @@ import { smallestExcluded } from './excluded.js';
 import { hasRisen, spansPhases } from './model.js';
 import { narrow } from './narrow.js';
 import type { Parabola } from './parabola.js';
-import { exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
+import { closing, exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { STRIDE_ALONG_LINE, secondSize } from './second-size.js';
 import { closingSize, SMALL } from './sizes.js';
 
@@ -125,7 +125,7 @@ function towardsLimit(state: SearchState, top: number, excluded: number): NextSi
   const most = model.grown ? Math.min(excluded - 1, HIGHEST * (model.upper as number)) : 0;
   if (most > closingSize(top))
     return { ...between(top, most), why: 'what lies in pieces may be given back for a little more' };
-  return { size: closingSize(top), purpose: 'bound', why: 'to see a size fail within 2 % of the largest' };
+  return closing(top);
 }
 
 function between(top: number, most: number): Omit<NextSize, 'why'> {
@@ -143,11 +143,7 @@ function towardsBound({ model }: SearchState, top: number, most: number): NextSi
   if (top < ALMOST * promised)
     return { size: promised, purpose: 'climb', why: `up to ${say(lower)}, which the allocator's segments promise` };
   if (upper < SMALL || (top < lower / ALMOST && most < PROMISING * top))
-    return {
-      size: Math.max(top + 1, closingSize(top) - SPARE * top),
-      purpose: 'bound',
-      why: 'to see a size fail within 2 % of the largest',
-    };
+    return closing(top, Math.max(top + 1, closingSize(top) - SPARE * top));
   return { ...between(top, most), why: `towards the upper bound, ${say(upper)}, that the allocated bytes give` };
 }
 

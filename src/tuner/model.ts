@@ -1,6 +1,5 @@
 import type { Observation } from '../contract/measurement.js';
-import { growthBytes, lastingPeak } from './peaks.js';
-import { excessBytes } from './step-peaks.js';
+import { lastingPeak, yetToCome } from './peaks.js';
 
 /** The peaks of one size that fitted, in bytes; of a loop whose peaks rise or vary from step to step, those that it will come to. */
 export interface CurvePoint {
@@ -190,7 +189,7 @@ function pointOf(o: Observation): CurvePoint | null {
     optimizer_bytes: optimizerBytes,
     resident_bytes: residentBytes,
   } = o.peaks;
-  const growth = growthBytes(o) + excessBytes(o);
+  const growth = yetToCome(o);
   const active = forwardBackwardBytes === null ? total : forwardBackwardBytes + growth;
   const flat = forwardBackwardBytes === null ? 0 : (optimizerBytes ?? 0) + growth;
   const caching = (o.peaks.reserved_bytes ?? 0) > 0;

@@ -1,5 +1,5 @@
 import { spansPhases } from './model.js';
-import { exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
+import { closing, exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { closingSize, nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */
@@ -59,9 +59,7 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   if (predicted > AHEAD * top) return { size: predicted, purpose: 'bound', why };
   const last = model.points.at(-1);
   const isFull = last?.microBatch === top && last.total >= FULL * model.budgetBytes;
-  return isFull && closingSize(top) < near
-    ? { size: closingSize(top), purpose: 'bound', why: 'to see a size fail within 2 % of the largest' }
-    : { size: (top + near) / 2, purpose: 'bound', why };
+  return isFull && closingSize(top) < near ? closing(top) : { size: (top + near) / 2, purpose: 'bound', why };
 }
 
 /** How many sizes above what fits have failed. */

@@ -26,10 +26,15 @@ export function growthBytes({ steps, short, rise_bytes_per_step: growth }: Obser
   return steps < BELIEVED || short ? 0 : (growth ?? 0) * Math.max(0, LASTING - steps);
 }
 
+/** By how much more than measured LASTING steps take, in bytes: what the loop leaves behind, and higher peaks where they vary. */
+export function yetToCome(o: Observation): number {
+  return growthBytes(o) + excessBytes(o);
+}
+
 /** The highest peak within LASTING steps; null: not measured. */
 export function lastingPeak(o: Observation): number | null {
   const peak = peakBytes(o.peaks);
-  return peak === null ? null : peak + growthBytes(o) + excessBytes(o);
+  return peak === null ? null : peak + yetToCome(o);
 }
 
 /** Part of the budget that is left of it, or less, where an allocator that gives back its cache has filled it to the brim. */
@@ -58,12 +63,12 @@ export function canGiveBack(o: Observation, budgetBytes: number): boolean {
   const total = peakBytes(o.peaks);
   if (active === null || total === null || !reserved) return true;
   const context = Math.max(0, total - reserved);
-  return context + Math.max(active, optimizer ?? 0) + growthBytes(o) <= (1 - PIECES) * budgetBytes;
+  return context + Math.max(active, optimizer ?? 0) + yetToCome(o) <= (1 - PIECES) * budgetBytes;
 }
 
 /** It fitted the steps that it was measured for, and will not fit those that follow. */
 export function outgrows(o: Observation, budgetBytes: number): boolean {
-  return growthBytes(o) + excessBytes(o) > 0 && (lastingPeak(o) ?? 0) > budgetBytes;
+  return yetToCome(o) > 0 && (lastingPeak(o) ?? 0) > budgetBytes;
 }
 
 /**

@@ -2,7 +2,7 @@ import type { Probe } from '../contract/measurement.js';
 import type { MemoryModel } from './model.js';
 import type { Parabola } from './parabola.js';
 import type { RungHistory } from './rung-history.js';
-import { type Sizes, SMALL } from './sizes.js';
+import { closingSize, type Sizes, SMALL } from './sizes.js';
 
 /** Where each size is a launch, or the peaks follow a curve: the part of the budget that the size before the limit is to fill; it may be the one to recommend. */
 export const ROOMY = 0.965;
@@ -26,6 +26,11 @@ export interface NextSize {
   /** Only a fresh process would be believed. */
   fresh?: boolean;
   why: string;
+}
+
+/** What ends the search if it fails; `size`: the least that does, or one a little nearer. */
+export function closing(top: number, size = closingSize(top)): NextSize {
+  return { size, purpose: 'bound', why: 'to see a size fail within 2 % of the largest' };
 }
 
 /** Where every byte is counted: the largest size that leaves libraries their room, by the steepest of the lines. */

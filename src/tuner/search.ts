@@ -7,7 +7,7 @@ import { MemoryModel, pointsOf } from './model.js';
 import { Parabola } from './parabola.js';
 import { type Recommendation, rateOf, recommend } from './recommend.js';
 import type { RungHistory } from './rung-history.js';
-import { exactLimit, type NextSize, type SearchState } from './search-state.js';
+import { closing, exactLimit, type NextSize, type SearchState } from './search-state.js';
 import { closingSize, type Sizes, SMALL } from './sizes.js';
 import { belowFilledBudget, verification } from './verification.js';
 
@@ -192,7 +192,7 @@ function aboveProved(state: SearchState): NextSize | null {
   if (model.isStretched(top) || exactLimit(state) >= closingSize(top)) return null;
   const size = sizes.down(closingSize(top));
   if (size === null || size <= top || size >= smallestExcluded(state)) return null;
-  return { size, purpose: 'bound', why: 'to see a size fail within 2 % of the largest' };
+  return closing(top, size);
 }
 
 /** The largest size is known, and a fresh process has shown it. */
