@@ -1,5 +1,5 @@
 import type { Probe } from '../../src/contract/measurement.js';
-import { type Block, CachingAllocator, OutOfMemory } from '../../src/tuner/caching-allocator.js';
+import { type Block, CachingAllocator, OutOfMemory } from '../../src/worker/estimate/caching-allocator.js';
 import { type Job, MIB, type Result } from './machine.js';
 import { type MemoryScript, Stage } from './memory-script.js';
 import { forwardBackward, type Network } from './networks.js';

@@ -1,4 +1,4 @@
-import type { Block, CachingAllocator } from '../../src/tuner/caching-allocator.js';
+import type { Block, CachingAllocator } from '../../src/worker/estimate/caching-allocator.js';
 
 /**
  * What one training step takes from the allocator and gives back, in its order. A script is words:

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { Block, CachingAllocator } from '../../src/tuner/caching-allocator.js';
+import type { Block, CachingAllocator } from '../../src/worker/estimate/caching-allocator.js';
 import { MIB } from './machine.js';
 
 /** One layer, in bytes: what forward keeps for backward and what it takes and gives back on the way, for each sample. */

@@ -1,10 +1,10 @@
 import { OomtuneError } from '../../common/errors.js';
 import type { EstimateReport } from '../../contract/estimate.js';
 import { shown } from '../../contract/rung.js';
-import { type Place, StepReplay } from '../../tuner/step-replay.js';
 import type { Target } from '../target.js';
 import type { Card } from './cards.js';
 import type { Followings } from './following.js';
+import { type Place, StepReplay } from './step-replay.js';
 
 /** Larger batches than this are no answer. */
 const MOST = 1_000_000;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { StepReplay, type Trace } from '../../src/tuner/step-replay.js';
+import { StepReplay, type Trace } from '../../src/worker/estimate/step-replay.js';
 
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
