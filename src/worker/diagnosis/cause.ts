@@ -112,12 +112,13 @@ export function causeOf(
   }
 }
 
+/** torch's decorators, under the name of all of them or, in newer ones, of each. */
+const GUARD = /^(?:decorate_context|no_grad|inference_mode)$/;
+
 /** Whether evaluation keeps a graph: the hook may know; torch's decorator shows in the frames. */
 function graphSentence(traceback: Traceback | null, gradInEval: boolean | null): string {
   if (gradInEval) return ' Gradients were on: it built a graph that nobody needs, since torch.no_grad() is missing.';
-  const guarded = traceback?.frames.some(
-    ({ function: name, file }) => name === 'decorate_context' || /grad_mode\.py$/.test(file),
-  );
+  const guarded = traceback?.frames.some(({ function: name, file }) => GUARD.test(name) || /grad_mode\.py$/.test(file));
   if (gradInEval === false || guarded)
     return ' It keeps no graph, so it is the evaluation batch, or outputs that are collected on the device.';
   return ' If torch.no_grad() is missing there, it also builds a graph that nobody needs.';

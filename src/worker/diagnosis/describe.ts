@@ -60,8 +60,8 @@ export function describe(verdict: Verdict, contents: LogContents, signals: Signa
 }
 
 /** What follows the training is none, whatever the function is called that it stands in. */
-function phaseThen(event: Event, { hook }: Signals): Diagnosis['phase'] {
-  const phase = phaseOf(event);
+function phaseThen(event: Event, { hook, textOf }: Signals): Diagnosis['phase'] {
+  const phase = phaseOf(event, textOf);
   return phase === 'train' && hook?.phase === 'after' ? 'unknown' : phase;
 }
 

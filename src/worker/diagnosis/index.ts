@@ -39,6 +39,7 @@ export async function diagnose(input: DiagnoseInput): Promise<Diagnosis> {
     totalBytes: input.totalBytes ?? null,
     deviceData: input.deviceData ?? false,
     gradInEval: input.gradInEval ?? null,
+    textOf: input.textOf ?? null,
   };
   const known = signatures();
   const contents = await readLog(input.log, known);

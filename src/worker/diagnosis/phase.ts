@@ -1,5 +1,6 @@
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Event } from './event.js';
+import { evaluatesInPlace, modelCall, type ScriptText } from './in-place.js';
 import type { Frame, Traceback } from './traceback.js';
 import { wordsOf } from './words.js';
 
@@ -16,6 +17,7 @@ const WHOLE = new Map<string, Phase>(
     `,
     save: `
       save _save torch_save save_model save_checkpoint save_pretrained save_state save_weights _save_checkpoint
+      get_model_state_dict _get_model_state_dict get_optimizer_state_dict _get_optim_state_dict get_state_dict
       dump_checkpoint _save_optimizer_and_scheduler _legacy_save state_dict full_state_dict save_file
     `,
     load: `
@@ -52,10 +54,10 @@ const PARTS: readonly (readonly [string, Phase])[] = [
 /** Functions that say nothing by themselves: their callers do. */
 const NEUTRAL = new Set(['fit', 'train', 'run', 'main', 'update', 'step', 'compute_loss']);
 
-/** What the job was doing, as far as the failure's traceback, the lines before it and its progress tell. */
-export function phaseOf(event: Event): Phase {
+/** What the job was doing, as far as the failure's traceback, the script's text, the lines before it and its progress tell. */
+export function phaseOf(event: Event, textOf: ScriptText | null): Phase {
   if (event.phase) return event.phase;
-  const traced = event.traceback ? tracedPhase(event.traceback) : 'unknown';
+  const traced = event.traceback ? tracedPhase(event.traceback, textOf) : 'unknown';
   if (traced !== 'unknown') return traced;
   const { stage, trained } = event.progress;
   if (stage !== null && (stage !== 'load' || !trained)) return stage;
@@ -63,20 +65,23 @@ export function phaseOf(event: Event): Phase {
 }
 
 /** The innermost frame that tells has the word; a frame that merely trains yields to a more telling caller. */
-function tracedPhase(traceback: Traceback): Phase {
+function tracedPhase(traceback: Traceback, textOf: ScriptText | null): Phase {
   let weak: Phase = 'unknown';
+  const call = modelCall(traceback.frames);
   for (let i = traceback.frames.length - 1; i >= 0; i--) {
     const frame = traceback.frames[i] as Frame;
     const name = frame.function.split('.').at(-1) as string;
     const found = sourcePhase(frame) ?? namePhase(name);
     if (!found) continue;
+    // A model may call its own forward pass `predict`: inside one only a step tells what it is called for.
+    if (found === 'eval' && call >= 0 && i > call && !name.endsWith('_step')) continue;
     if (found === 'train' && NEUTRAL.has(name)) {
       if (weak === 'unknown') weak = 'train';
       continue;
     }
     return found;
   }
-  return weak;
+  return textOf !== null && evaluatesInPlace(traceback.frames, textOf) ? 'eval' : weak;
 }
 
 function namePhase(name: string): Phase | null {

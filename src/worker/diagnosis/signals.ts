@@ -1,6 +1,7 @@
 import type { KindName } from '../../contract/device-id.js';
 import type { HookException } from '../../contract/hook.js';
 import type { DeviceProcess, Exit, LedgerReading } from '../../contract/launch.js';
+import type { ScriptText } from './in-place.js';
 
 /** What is known of an end beside its log. All of it is optional: a log alone can be judged too. */
 export interface Signals {
@@ -24,6 +25,8 @@ export interface Signals {
   deviceData: boolean;
   /** The hook saw evaluation run with gradients on; null: it saw none. */
   gradInEval: boolean | null;
+  /** Reads the script, where it ran here; null: there is only the log. */
+  textOf: ScriptText | null;
 }
 
 /** The exception that the hook saw leave the program. */

@@ -19,6 +19,7 @@ import { Pieces } from './fragmentation.js';
 import { Growth } from './growth.js';
 import type { JobProgress } from './job-progress.js';
 import { isMadeToResume } from './resumption.js';
+import { scriptTextIn } from './script-text.js';
 import { isTimeUp } from './time-limit.js';
 
 /** One launch of the job, when it has ended. */
@@ -114,6 +115,7 @@ export class Attempts {
       ? await diagnoseSession(session, exit, target.kind, {
           growth: growth.perStep(),
           keptBy: growth.keptBy,
+          textOf: scriptTextIn(this.request.options.cwd),
           ...(await target.memory.surroundings()),
         })
       : null;

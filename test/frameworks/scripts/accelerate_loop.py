@@ -30,6 +30,8 @@ def main():
         with torch.no_grad():
             for inputs, targets in valid:
                 nn.functional.mse_loss(model(inputs), targets)
+        if "TROUBLE" in os.environ:
+            accelerator.save_state("state")
     torch.save(accelerator.unwrap_model(model).state_dict(), "weights.pt")
 
 

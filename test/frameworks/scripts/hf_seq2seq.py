@@ -35,7 +35,7 @@ arguments = Seq2SeqTrainingArguments(
     eval_strategy="epoch",
     predict_with_generate=True,
     generation_max_length=8,
-    save_strategy="no",
+    save_strategy="epoch" if "TROUBLE" in os.environ else "no",
     report_to=[],
 )
 trainer = Seq2SeqTrainer(model=T5ForConditionalGeneration(config), args=arguments, train_dataset=Pairs(128), eval_dataset=Pairs(8))

@@ -20,7 +20,7 @@ def main():
     config = GPT2Config(
         vocab_size=200, n_positions=128, n_embd=64, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
     )
-    trainer = Trainer(model=GPT2LMHeadModel(config), args=arguments, train_dataset=Text())
+    trainer = Trainer(model=GPT2LMHeadModel(config), args=arguments, train_dataset=Text(), eval_dataset=Text())
     trainer.train()
     torch.save(trainer.model.state_dict(), "weights.pt")
 

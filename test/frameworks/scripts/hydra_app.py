@@ -7,6 +7,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
+def validate(model, loader):
+    model.eval()
+    with torch.no_grad():
+        return sum(nn.functional.mse_loss(model(inputs), targets).item() for inputs, targets in loader)
+
+
 @hydra.main(version_base=None, config_path=".", config_name="hydra_config")
 def main(config):
     torch.manual_seed(config.seed)
@@ -20,6 +26,8 @@ def main(config):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+    if "TROUBLE" in os.environ:
+        validate(model, loader)
     torch.save(model.state_dict(), os.path.join(hydra.utils.get_original_cwd(), "weights.pt"))
 
 

@@ -33,10 +33,21 @@ if os.environ.get("LONGEST"):
     graphs = [each for each in graphs if each.num_nodes == LARGEST]
 loader = DataLoader(graphs, batch_size=int(os.environ.get("BATCH", 192)), shuffle=True)
 model = Net()
+
+
+@torch.no_grad()
+def test(loader):
+    model.eval()
+    return sum(int((model(data).argmax(-1) == data.y).sum()) for data in loader) / len(loader.dataset)
+
+
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 for _ in range(3):
+    model.train()
     for data in loader:
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(data), data.y).backward()
         optimizer.step()
+    if "TROUBLE" in os.environ:
+        test(loader)
 torch.save(model.state_dict(), "weights.pt")

@@ -6,7 +6,7 @@ from timm.data import create_loader
 from timm.models import create_model
 from timm.optim import create_optimizer_v2
 from timm.scheduler import create_scheduler_v2
-from timm.utils import ModelEmaV3
+from timm.utils import AverageMeter, CheckpointSaver, ModelEmaV3, accuracy
 from torch import nn
 
 
@@ -26,6 +26,16 @@ class Images(torch.utils.data.Dataset):
         return (self.transform(picture) if self.transform else picture), int(self.labels[index])
 
 
+def validate(model, loader):
+    top1 = AverageMeter()
+    model.eval()
+    with torch.inference_mode():
+        for pictures, labels in loader:
+            output = model(pictures)
+            top1.update(accuracy(output, labels)[0].item(), pictures.size(0))
+    return top1.avg
+
+
 torch.manual_seed(0)
 batch_size = int(os.environ.get("BATCH", 96))
 loader = create_loader(
@@ -37,6 +47,7 @@ model = create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2,
 optimizer = create_optimizer_v2(model, opt="momentum", lr=0.01, weight_decay=0.05)
 scheduler, epochs = create_scheduler_v2(optimizer, sched="cosine", num_epochs=2, updates_per_epoch=len(loader), warmup_epochs=0)
 average = ModelEmaV3(model, decay=0.9)
+saver = CheckpointSaver(model, optimizer, model_ema=average) if "TROUBLE" in os.environ else None
 updates = 0
 for epoch in range(2):
     model.train()
@@ -48,5 +59,7 @@ for epoch in range(2):
         updates += 1
         average.update(model, step=updates)
         scheduler.step_update(num_updates=updates, metric=loss.item())
+    if saver is not None:
+        saver.save_checkpoint(epoch, metric=validate(model, loader))
     scheduler.step(epoch + 1)
 torch.save({**model.state_dict(), **{"average." + name: value for name, value in average.module.state_dict().items()}}, "weights.pt")

@@ -19,6 +19,13 @@ class Pictures(Dataset):
         return torch.rand(3, 64, 64, generator=generator), {"boxes": boxes, "labels": torch.ones(len(boxes), dtype=torch.long)}
 
 
+@torch.inference_mode()
+def evaluate(model, data_loader):
+    model.eval()
+    for images, targets in data_loader:
+        model(list(images))
+
+
 torch.manual_seed(0)
 body = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 32, 3, 2, 1))
 body.out_channels = 32
@@ -30,4 +37,6 @@ for images, targets in loader:
     optimizer.zero_grad()
     sum(losses.values()).backward()
     optimizer.step()
+if "TROUBLE" in os.environ:
+    evaluate(model, loader)
 torch.save(model.state_dict(), "weights.pt")

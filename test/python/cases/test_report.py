@@ -84,6 +84,18 @@ class Reports(unittest.TestCase):
         told = result.one("exception")
         self.assertEqual((told["oom"], told["phase"]), (True, "eval"))
 
+    def test_without_gradients_in_place(self):
+        fails = "raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')"
+        for where, phase in (
+            ("    with torch.no_grad(): %s\n    work(x, y).backward()\n", "train"),
+            ("    work(x, y)\n    with torch.no_grad(): %s\n", "eval"),
+            ("    with torch.no_grad():\n        for x, y in data: %s\n    work(x, y).backward()\n", "eval"),
+            ("    work(x, y); look()\n    %.0s", "eval"),
+        ):
+            head = "@torch.no_grad()\ndef look(): %s\nfor x, y in DataLoader(data, batch_size=8):\n" % fails
+            told = self.failing(head + where % fails, "apply").one("exception")
+            self.assertEqual((told["oom"], told["phase"], told["gradients"]), (True, phase, False), where)
+
     def test_thread(self):
         result = self.failing(
             "import threading\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 
-from ..watch.script import is_user_code, without_gradients
+from ..watch.script import before_backward, is_user_code, without_gradients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,16 @@ DOUBTFUL_TEXTS = (
     "CUFFT_INTERNAL_ERROR",
     "CUBLAS_STATUS_NOT_INITIALIZED",
     "could not create",
+)
+
+_SAVE_NAMES = (
+    "save_checkpoint",
+    "save_model",
+    "save_pretrained",
+    "_save_checkpoint",
+    "get_model_state_dict",
+    "get_optimizer_state_dict",
+    "get_state_dict",
 )
 
 _EVAL_NAMES = (
@@ -109,7 +119,7 @@ def phase_of(
     for frame in reversed(_frames(trace)):
         if frame.filename.endswith(os.path.join("torch", "serialization.py")) and frame.name in ("save", "_save"):
             return "save"
-        if frame.name in ("save_checkpoint", "save_model", "save_pretrained", "_save_checkpoint"):
+        if frame.name in _SAVE_NAMES:
             return "save"
         if frame.name in _EVAL_NAMES and (is_user_code(frame.filename) or frame.name == "generate"):
             return "eval"
@@ -127,7 +137,7 @@ def gradients_enabled_at(trace: TracebackType | None) -> bool:
         if is_user_code(code.co_filename) and without_gradients(code.co_filename, trace.tb_lineno):
             return False
         trace = trace.tb_next
-        if code.co_name == "decorate_context" and trace and _OPTIMIZERS not in trace.tb_frame.f_code.co_filename:
+        if code.co_name in _GUARDS and trace and _OPTIMIZERS not in trace.tb_frame.f_code.co_filename:
             return False
     return True
 
@@ -135,7 +145,7 @@ def gradients_enabled_at(trace: TracebackType | None) -> bool:
 def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) -> str | None:
     """`eval`: gradients were off, or the trained model was in evaluation mode; `train`: neither; None: unknown."""
     if not gradients_enabled_at(trace):
-        return "eval"
+        return "train" if _for_a_step(trace) else "eval"
     root = None
     while trace is not None:
         frame = trace.tb_frame
@@ -151,6 +161,15 @@ def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) 
     return "train" if root.training else "eval"
 
 
+def _for_a_step(trace: TracebackType | None) -> bool:
+    """Whether the script turned gradients off for a part of a training step only, as for a teacher's outputs."""
+    for frame in _frames(trace):
+        place = frame.filename, frame.lineno or 0
+        if is_user_code(frame.filename) and without_gradients(*place) and before_backward(*place):
+            return True
+    return False
+
+
 def _in_a_step(trace: TracebackType | None) -> bool:
     """Whether a forward or backward pass was under way (and no model was being moved to a device, say)."""
     for frame in _frames(trace):
@@ -161,6 +180,8 @@ def _in_a_step(trace: TracebackType | None) -> bool:
 
 _AUTOGRAD = (os.path.join("autograd", "__init__.py"), os.path.join("torch", "_tensor.py"))
 _OPTIMIZERS = os.path.join("torch", "optim")
+#: Frames of torch's decorators: older ones give all of them one name, newer ones each its own.
+_GUARDS = ("decorate_context", "no_grad", "inference_mode")
 
 
 def caught_oom_message(micro_batch: int | None) -> Raised:

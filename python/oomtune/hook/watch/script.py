@@ -134,6 +134,16 @@ def _exits(loop: Any) -> Iterator[int]:
                 pending.append((child, inner))
 
 
+def before_backward(filename: str, line: int) -> bool:
+    """Whether the innermost loop around a line, or its function where there is none, goes on to a backward pass."""
+    turn = None
+    for node in SourceFile(filename).around(line):
+        if isinstance(node, _LOOPS + _SCOPES):
+            turn = node
+    calls = (node.func for node in ast.walk(turn) if isinstance(node, ast.Call) and node.lineno > line) if turn else ()
+    return any(isinstance(call, ast.Attribute) and call.attr in ("backward", "manual_backward") for call in calls)
+
+
 def without_gradients(filename: str, line: int) -> bool:
     """Whether a line is in a `with` that turns gradients off."""
     for node in SourceFile(filename).around(line):
