@@ -111,6 +111,14 @@ for x in loader:
     value.backward()`,
   ],
   [
+    'calls one for a step that a function makes',
+    `
+for x in loader:
+    with torch.no_grad():
+        wanted = teacher(x)  # here
+    optimize(model, x, wanted)`,
+  ],
+  [
     'is back in training mode',
     `
 model.eval()

@@ -8,7 +8,8 @@ const MODULE_CALL = /[\\/]torch[\\/]nn[\\/]modules[\\/]module\.py$/;
 const NO_GRADIENTS = /^(?:with|@).*(?:\b(?:no_grad|inference_mode)\b|set_grad_enabled\(False\))/;
 const LOOP = /^(?:async )?(?:for|while)\b/;
 const SCOPE = /^(?:async )?def\b|^class\b/;
-const BACKWARD = /\bbackward\(/;
+/** A backward pass, or what scripts name functions that make one. */
+const STEPS = /\b(?:backward|(?:train\w*_|optim\w*_)?step|optimi[sz]e\w*)\(/;
 
 /** Index of the outermost frame in which torch calls a model; -1: none does. */
 export const modelCall = (frames: readonly Frame[]): number => frames.findIndex(({ file }) => MODULE_CALL.test(file));
@@ -37,7 +38,7 @@ interface Place {
   evaluates: boolean;
   /** A loop of its function is around it. */
   loops: boolean;
-  /** A backward pass follows in the innermost loop around it, or in its function where there is none. */
+  /** A backward pass or an optimizer's step follows in the innermost loop around it, or in its function where there is none. */
   steps: boolean;
 }
 
@@ -55,7 +56,7 @@ function placeOf({ line, source }: Frame, lines: readonly string[]): Place {
       around.some((head) => head > scope && NO_GRADIENTS.test(bare(lines, head))) ||
       isDecorated(lines, scope) ||
       inEvaluationMode(source, lines.slice(scope + 1, at)),
-    steps: lines.slice(at + 1, endOf(lines, loop)).some((text) => BACKWARD.test(text)),
+    steps: lines.slice(at + 1, endOf(lines, loop)).some((text) => STEPS.test(text)),
   };
 }
 
