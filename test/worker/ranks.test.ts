@@ -2,8 +2,11 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import type { Loop } from '../../src/contract/hook.js';
 import { FallenRank } from '../../src/worker/launch/fallen-rank.js';
 import { runJob } from '../../src/worker/run/run-job.js';
+import { LoopFacts } from '../../src/worker/search/loop-facts.js';
+import type { Target } from '../../src/worker/target.js';
 import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
 
 let folder = '';
@@ -40,6 +43,16 @@ describe('several ranks', () => {
     }
     await bench.noneLeft();
   });
+});
+
+it('share a data set, so that none has more than its part of it in a batch', () => {
+  const bench = workbench('find-batch', ['true'], {});
+  const seen = (samples: number, worldSize: number): number | null => {
+    const facts = new LoopFacts(bench.request, { worldSize } as Target);
+    facts.saw({ samples } as Loop);
+    return facts.samples;
+  };
+  expect([seen(64, 1), seen(64, 2), seen(65, 2)]).toEqual([64, 32, 33]);
 });
 
 describe('a rank that died of memory', () => {

@@ -7,7 +7,7 @@ import type { Measurement } from './worst-rank.js';
 export class LoopFacts {
   /** The script's own settings, as the hook saw them. */
   loop: Loop | null = null;
-  /** Samples in the data set of the loader whose batches are of the sizes that are asked for; null: not known. */
+  /** Samples that a rank has at most, of the data set of the loader whose batches are of the sizes that are asked for; null: not known. */
   samples: number | null = null;
   /** The program takes no more than this on a device, whatever the budget: its framework's memory pool is limited. Null: not known. */
   mostBytes: number | null = null;
@@ -35,7 +35,12 @@ export class LoopFacts {
       this.loop = loop;
       this.#learned = true;
     }
-    this.samples ??= loop?.samples ?? null;
+    this.samples ??= this.#partOf(loop?.samples ?? null);
+  }
+
+  /** Ranks share a data set. */
+  #partOf(samples: number | null): number | null {
+    return samples === null ? null : Math.ceil(samples / this.target.worldSize);
   }
 
   /** Learns the loop's own accumulation and autocast from its first measured step. */
@@ -59,7 +64,7 @@ export class LoopFacts {
   boundByData(loop: Loop | null, asked: number): void {
     if (this.samples !== null || loop?.samples == null || loop.own_batch !== asked) return;
     if (asked === 1 && !loop.can.batch) return; // any loader may have batches of one
-    this.samples = loop.samples;
+    this.samples = this.#partOf(loop.samples);
     this.#learned = true;
   }
 

@@ -57,7 +57,7 @@ export async function findBatchReport(
       ...target.memory.neighbourNotes,
       ...outcome.notes,
       ...(answer?.notes ?? []),
-      ...(answer === null ? [] : dataIsTheLimit(answer.max_micro_batch, outcome, request.options)),
+      ...(answer === null ? [] : dataIsTheLimit(answer.max_micro_batch, outcome, request.options, target.worldSize)),
       ...(config === null ? [] : byHandNotes(config, target, outcome)),
       ...(beside === null ? [] : [beside]),
       ...(action.type === 'exhausted' && action.evidence !== null ? [action.why] : []),
@@ -178,10 +178,16 @@ function runWords({ command, options }: WorkRequest, name: string, config: Confi
 }
 
 /** If all samples fit at once, the data set ends the search, not the memory. */
-function dataIsTheLimit(max: number, { samples }: SearchOutcome, { maxBatch }: WorkRequest['options']): string[] {
+function dataIsTheLimit(
+  max: number,
+  { samples }: SearchOutcome,
+  { maxBatch }: WorkRequest['options'],
+  ranks: number,
+): string[] {
   if (samples === null || max < samples) return [];
   if (maxBatch !== null && maxBatch <= samples) return [];
-  return [`All ${samples} samples of the data set fit at once: the data set is the limit here, not the memory.`];
+  const all = ranks > 1 ? `All ${samples} samples that each of ${ranks} ranks has` : `All ${samples} samples`;
+  return [`${all} of the data set fit at once: the data set is the limit here, not the memory.`];
 }
 
 /** Other batches than the script's own are made by its own setting only: without a DataLoader, or where its variables have to have their size, too. */
