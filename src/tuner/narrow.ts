@@ -1,11 +1,9 @@
 import { spansPhases } from './model.js';
-import { closing, exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
+import { exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { closingSize, nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */
 const NEARBY = 0.95;
-/** A size that fills this part of the budget leaves no room for 2 per cent more samples. */
-const FULL = 0.98;
 /** What fits and what failed are so many times apart that the next size lies between them by its order of magnitude. */
 const FAR_OFF = 4;
 /** Where no line tells: a fit costs a process a few steps, a failure costs it its life, so that strides upwards are cheaper than halving. */
@@ -57,9 +55,7 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   const roomy = perLaunch ? (model.largestWithin(ROOMY * model.budgetBytes) as number) : limit;
   const predicted = Math.min(near, roomy > AHEAD * top ? roomy : limit);
   if (predicted > AHEAD * top) return { size: predicted, purpose: 'bound', why };
-  const last = model.points.at(-1);
-  const isFull = last?.microBatch === top && last.total >= FULL * model.budgetBytes;
-  return isFull && closingSize(top) < near ? closing(top) : { size: (top + near) / 2, purpose: 'bound', why };
+  return { size: (top + near) / 2, purpose: 'bound', why };
 }
 
 /** How many sizes above what fits have failed. */

@@ -197,12 +197,11 @@ function aboveProved(state: SearchState): NextSize | null {
 
 /** The largest size is known, and a fresh process has shown it. */
 function settled(state: SearchState): boolean {
-  const { history, model, sizes } = state;
+  const { history, model } = state;
   const { largestVerified, top } = history;
   if (largestVerified === null) return false;
   if (largestVerified !== top && largestVerified < (model.caching ? TINY : SMALL)) return false;
-  if (isLargestKnown(state, largestVerified) || isPromise(state, largestVerified)) return true;
-  return largestVerified === top && outOfReach(largestVerified, model, sizes);
+  return isLargestKnown(state, largestVerified) || isPromise(state, largestVerified);
 }
 
 /**
@@ -218,10 +217,8 @@ function isPromise(state: SearchState, verified: number): boolean {
 
 /** The largest size is known as well as a process that has run other sizes can tell. */
 function bracketed(state: SearchState): boolean {
-  const { history, model, sizes } = state;
-  const { top } = history;
-  if (top === null) return false;
-  return isLargestKnown(state, top) || outOfReach(top, model, sizes);
+  const { top } = state.history;
+  return top !== null && isLargestKnown(state, top);
 }
 
 /**
@@ -271,12 +268,6 @@ function wholeBatch({ history, sizes, plan, budgetBytes }: RungSearch, { model }
   const gradients = GRADIENTS * (model.points.at(-1)?.resident ?? 0);
   if ((model.peakAt(size) ?? Number.POSITIVE_INFINITY) - gradients > budgetBytes) return null;
   return { size, purpose: 'climb', why: 'the whole effective batch at once keeps no gradients waiting' };
-}
-
-/** Among a few sizes far apart the next one need not be seen to fail when even the upper bound leaves it out. */
-function outOfReach(top: number, model: MemoryModel, sizes: Sizes): boolean {
-  const next = sizes.up(top + 1);
-  return next === null || (next > top + 1 && next > 1.25 * top && model.upper !== null && next > 1.1 * model.upper);
 }
 
 /** After a failure that may not have been memory the next size is clearly smaller, or one that is known to fit. */
