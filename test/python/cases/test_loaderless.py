@@ -184,6 +184,23 @@ class AtCall(unittest.TestCase):
         )
         self.assert_driven(result, 8)
 
+    def test_one_row_of_as_many_features_as_the_batch_has_rows(self):
+        # As in actor-critic policies of 64 units with minibatches of 64: the second module is called with what the first has made.
+        result = self.drive(
+            "body = Model(nn.Linear(4, 8)); encoder = nn.Conv1d(1, 8, 1); head = nn.Linear(8, 3); mixer = nn.Linear(8, 1)\n"
+            "modules = nn.ModuleList([body, encoder, head, mixer])\n"
+            "optimizer = torch.optim.SGD([p for module in modules for p in module.parameters()], lr=0.1)\n"
+            "while True:\n"
+            "    hidden = body(data[:8])\n"
+            "    outputs = head(hidden)\n"
+            "    mixed = mixer(encoder(hidden[:, None]))\n"
+            "    note('rows', (len(outputs),), (len(mixed),))\n"
+            "    step(nn.functional.cross_entropy(outputs, labels[:8]) + mixed.sum())\n",
+            answers=[probe(1), probe(8), probe(3)],
+        )
+        self.assert_driven(result, 8, (1, 8, 3))
+        self.assertEqual(self.rows(), [1, 8, 3])
+
     def test_several_inputs_and_names(self):
         result = self.drive("mask = torch.ones(6, 6)\nwhile True: step(model(data[:8], data[:8, :2], mask).sum())\n")
         self.assert_driven(result, 8)
