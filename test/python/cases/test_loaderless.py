@@ -201,6 +201,21 @@ class AtCall(unittest.TestCase):
         self.assert_driven(result, 8, (1, 8, 3))
         self.assertEqual(self.rows(), [1, 8, 3])
 
+    def test_batches_that_are_stacked_of_thousands_of_samples(self):
+        # Each sample was compared with all others in each stack: a minute for six batches.
+        result = self.drive(
+            "samples = list(torch.randn(8000, 4))\n"
+            "import time\n"
+            "begun = time.process_time()\n"
+            "while True:\n"
+            "    step(model(torch.stack(samples)).sum())\n"
+            "    note('seconds', (time.process_time() - begun,))\n",
+            answers=[probe(1)],
+        )
+        self.assert_driven(result, 8000, (1,))
+        seconds = [float(line.split("(")[1].split(",")[0]) for line in self.seen if "seconds" in line]
+        self.assertLess(max(seconds), 10)
+
     def test_several_inputs_and_names(self):
         result = self.drive("mask = torch.ones(6, 6)\nwhile True: step(model(data[:8], data[:8, :2], mask).sum())\n")
         self.assert_driven(result, 8)
