@@ -216,6 +216,27 @@ class AtCall(unittest.TestCase):
         seconds = [float(line.split("(")[1].split(",")[0]) for line in self.seen if "seconds" in line]
         self.assertLess(max(seconds), 10)
 
+    def test_an_optimizer_of_another_kind_than_torchs(self):
+        # fastai's has what torch's have, and is none of them.
+        result = self.drive(
+            "class Own:\n"
+            "    def __init__(self, parameters): self.parameters, self.state = list(parameters), {}\n"
+            "    @property\n"
+            "    def param_groups(self): return [{'params': self.parameters, 'lr': 0.1}]\n"
+            "    def zero_grad(self):\n"
+            "        for p in self.parameters: p.grad = None\n"
+            "    def step(self):\n"
+            "        for p in self.parameters: p.data.sub_(p.grad, alpha=0.1)\n"
+            "del optimizer\n"
+            "optimizer = Own(model.parameters())\n"
+            "batch_size = 8\n"
+            "while True:\n"
+            "    x = data[:batch_size]\n"
+            "    step(model(x).sum())\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertEqual(self.rows(), [3, 50, 5])
+
     def test_several_inputs_and_names(self):
         result = self.drive("mask = torch.ones(6, 6)\nwhile True: step(model(data[:8], data[:8, :2], mask).sum())\n")
         self.assert_driven(result, 8)
