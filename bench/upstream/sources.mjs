@@ -18,6 +18,7 @@ export const COMMITS = {
   'huggingface/trl': 'f2cd57710ae345ea6428ae95363267fcf38a3dc8',
   'kuangliu/pytorch-cifar': '49b7aa97b0c12fe0d4054e670403a16b6b834ddd',
   'milesial/Pytorch-UNet': '21d7850f2af30a9695bbeea75f3136aa538cfc4a',
+  'pytorch/ignite': 'de08e799cfb55a6cf4aa778575d6bad725385453',
   'pyg-team/pytorch_geometric': '5c6461b2305ad068a6d61165b3c55852a11aaa41',
   'weiaicunzai/pytorch-cifar100': '11d8418f415b261e4ae3cb1ffe20d06ec95b98e4',
   'yunjey/pytorch-tutorial': '0500d3df5a2a8080ccfccbc00aca0eacc21818db',

@@ -3,6 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { JobRecord } from '../../src/contract/job.js';
 import { runJob } from '../../src/worker/run/run-job.js';
 import { findBatch } from '../../src/worker/search/find-batch.js';
 import { pythonWithTorch, workbench } from './harness.js';
@@ -145,6 +146,9 @@ describe('run, of a loop without a DataLoader', () => {
     bench.request.environment.SAVE = cut;
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, cut: { cut: 'model' } });
+    // The job, a search in a start of its own at most, and the job again.
+    const record = Object.assign({}, ...bench.persisted) as JobRecord;
+    expect(record.launches.length).toBeLessThanOrEqual(3);
     const whole = Number(/\d+/.exec(loop.words.join(' '))?.[0]);
     expect(report.config?.accumulation).toBeGreaterThan(loop.accumulated);
     expect(report.config?.effective_batch).toBe(whole * loop.accumulated);

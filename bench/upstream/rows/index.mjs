@@ -2,6 +2,7 @@ import { EXAMPLES } from './examples.mjs';
 import { GANS } from './gans.mjs';
 import { GRAPHS } from './graphs.mjs';
 import { HUGGING_FACE } from './hugging-face.mjs';
+import { IGNITE } from './ignite.mjs';
 import { IMAGES } from './images.mjs';
 import { KARPATHY } from './karpathy.mjs';
 import { LIGHTNING } from './lightning.mjs';
@@ -28,5 +29,6 @@ export const ROWS = [
   ...GRAPHS,
   ...GANS,
   ...TUTORIALS,
+  ...IGNITE,
   ...NOT_PYTORCH,
 ];

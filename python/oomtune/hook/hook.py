@@ -192,6 +192,11 @@ class Hook:
             return "loader", "%s accumulates by itself" % self.accumulates
         return "model", "the loop sees its own batches only"
 
+    @property
+    def adds_up_by_itself(self) -> bool:
+        """Whether a framework accumulates the micro-batches, and nobody has asked for that."""
+        return self.accumulates is not None and self.settings.cut == "auto" and self.cut_choice()[0] == "loader"
+
     def report_cut(self) -> None:
         """Only the first call sends a message."""
         if self._reported_cut:

@@ -164,7 +164,7 @@ class Instrumentation:
             "ended": self.telemetry.loop_end.had_ended,
             "growing_variable": self.telemetry.growing_variable,
             "waited_for_loader": self.hook.waited_for_loader,
-            "without_optimizer": len(self.optimizers) == 0,
+            "without_optimizer": not self.optimizers.exist(),
         }
 
     def apply_rung(self) -> None:
@@ -210,6 +210,7 @@ class Instrumentation:
 
     def _backward_begins(self) -> float:
         if self.active:
+            self.optimizers.exist()  # looks for one of another kind, before its first step
             self.controller.before_backward()
         return self.accumulator.backward()
 

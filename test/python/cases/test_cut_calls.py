@@ -15,6 +15,53 @@ except ImportError:
     transformers = None
 
 
+class Contrast(nn.Module):
+    """A loss with weights of its own that compares the samples of its batch, as sentence-transformers' are."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x):
+        if len(x) < 2:
+            raise ValueError("expected at least 2 samples")
+        found = nn.functional.normalize(self.net(x), dim=1)
+        return nn.functional.cross_entropy(found @ found.flip(0).t() * 5, torch.arange(len(x)))
+
+
+class Mean(Contrast):
+    def forward(self, x):
+        return self.net(x).pow(2).mean()
+
+
+class Looks(CutCase):
+    """Micro-batches that a framework makes and adds up: what it trains on them is looked at once."""
+
+    def accumulated(self, make, look):
+        torch.manual_seed(0)
+        model = make()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.cut.release()
+        for _ in range(3):
+            if look:
+                self.cut.look(16)
+            for part in rows().split(16):
+                (model(part) / 4).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            self.cut.stepped()
+        return [parameter.detach().clone() for parameter in model.parameters()]
+
+    def test_a_loss_that_compares_samples_is_refused(self):
+        with self.assertRaisesRegex(Refused, "Contrast computes a loss that compares the samples of its batch"):
+            self.accumulated(Contrast, look=True)
+
+    def test_a_mean_over_samples_is_left_as_it_is(self):
+        before = self.accumulated(Mean, look=False)
+        self.assertTrue(all(map(torch.equal, before, self.accumulated(Mean, look=True))))
+        self.assertIsNone(self.cut.calls.take)  # the first step has shown it
+
+
 class Calls(CutCase):
     def test_outputs_in_a_dataclass(self):
         def loss(model, x):

@@ -184,6 +184,59 @@ class AtCall(unittest.TestCase):
         )
         self.assert_driven(result, 8)
 
+    def test_one_row_of_as_many_features_as_the_batch_has_rows(self):
+        # As in actor-critic policies of 64 units with minibatches of 64: the second module is called with what the first has made.
+        result = self.drive(
+            "body = Model(nn.Linear(4, 8)); encoder = nn.Conv1d(1, 8, 1); head = nn.Linear(8, 3); mixer = nn.Linear(8, 1)\n"
+            "modules = nn.ModuleList([body, encoder, head, mixer])\n"
+            "optimizer = torch.optim.SGD([p for module in modules for p in module.parameters()], lr=0.1)\n"
+            "while True:\n"
+            "    hidden = body(data[:8])\n"
+            "    outputs = head(hidden)\n"
+            "    mixed = mixer(encoder(hidden[:, None]))\n"
+            "    note('rows', (len(outputs),), (len(mixed),))\n"
+            "    step(nn.functional.cross_entropy(outputs, labels[:8]) + mixed.sum())\n",
+            answers=[probe(1), probe(8), probe(3)],
+        )
+        self.assert_driven(result, 8, (1, 8, 3))
+        self.assertEqual(self.rows(), [1, 8, 3])
+
+    def test_batches_that_are_stacked_of_thousands_of_samples(self):
+        # Each sample was compared with all others in each stack: a minute for six batches.
+        result = self.drive(
+            "samples = list(torch.randn(8000, 4))\n"
+            "import time\n"
+            "begun = time.process_time()\n"
+            "while True:\n"
+            "    step(model(torch.stack(samples)).sum())\n"
+            "    note('seconds', (time.process_time() - begun,))\n",
+            answers=[probe(1)],
+        )
+        self.assert_driven(result, 8000, (1,))
+        seconds = [float(line.split("(")[1].split(",")[0]) for line in self.seen if "seconds" in line]
+        self.assertLess(max(seconds), 10)
+
+    def test_an_optimizer_of_another_kind_than_torchs(self):
+        # fastai's has what torch's have, and is none of them.
+        result = self.drive(
+            "class Own:\n"
+            "    def __init__(self, parameters): self.parameters, self.state = list(parameters), {}\n"
+            "    @property\n"
+            "    def param_groups(self): return [{'params': self.parameters, 'lr': 0.1}]\n"
+            "    def zero_grad(self):\n"
+            "        for p in self.parameters: p.grad = None\n"
+            "    def step(self):\n"
+            "        for p in self.parameters: p.data.sub_(p.grad, alpha=0.1)\n"
+            "del optimizer\n"
+            "optimizer = Own(model.parameters())\n"
+            "batch_size = 8\n"
+            "while True:\n"
+            "    x = data[:batch_size]\n"
+            "    step(model(x).sum())\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertEqual(self.rows(), [3, 50, 5])
+
     def test_several_inputs_and_names(self):
         result = self.drive("mask = torch.ones(6, 6)\nwhile True: step(model(data[:8], data[:8, :2], mask).sum())\n")
         self.assert_driven(result, 8)

@@ -74,7 +74,15 @@ class ApplyController:
             self._loaderless.loaders = True
         if self._rung.pending and self._instrumentation.training_mode.is_training():
             self._rung.apply()
-        return self._rebatches and "micro_batch" not in self._hook.native
+        if "micro_batch" in self._hook.native:
+            self._look()
+            return False
+        return self._rebatches
+
+    def _look(self) -> None:
+        """A framework makes the micro-batches, if it makes several of a batch."""
+        if self._accumulation > self._hook.settings.own_accumulation and self._hook.adds_up_by_itself:
+            self._instrumentation.cut.look(self._micro)
 
     def keeps_own_batches(self, iterator: LoaderIterator) -> bool:
         return iterator not in self._batches and not self._instrumentation.training_mode.is_training()
@@ -113,6 +121,7 @@ class ApplyController:
             self._accumulator.weighs = True
             self._hook.report_cut()
             self._instrumentation.warn_of_micro_batches()
+            self._look()
             group = self._micro * self._accumulation
             return FrameworkBatches(self._torch, iterator, group, self._micro, self._accumulation)
         wanted, micro = self._sizes(loader, leading)

@@ -33,5 +33,5 @@ class PendingRung:
             self._instrumentation.apply_rung()
 
     def _first_forward(self, module: Module, inputs: Any) -> None:
-        if len(self._instrumentation.optimizers) and self._instrumentation.torch.is_grad_enabled():
+        if self._instrumentation.optimizers.exist() and self._instrumentation.torch.is_grad_enabled():
             self.apply()

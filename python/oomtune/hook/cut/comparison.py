@@ -70,6 +70,15 @@ class Comparison:
         """How each leaf of the output joins. Raises Uncuttable."""
         return [self._join(entry, reductions) for entry in self._entries()]
 
+    def compares_samples(self, reductions: Reductions) -> bool:
+        """Whether what comes first, one number (a loss that the module makes), is neither a mean nor a sum over samples or tokens. False
+        where that cannot be seen."""
+        entry = self._entries()[0]
+        tensors = all(isinstance(part, self._torch.Tensor) for part in entry[:3])
+        if not tensors or entry[0].dim() or not entry[0].is_floating_point() or self.random:
+            return False
+        return not self._holding(reductions.named(), entry)
+
     def holding(self, candidates: list[Reduction], index: int) -> list[Reduction]:
         """The candidates that explain the output at `index`."""
         return self._holding(candidates, self._entries()[index])

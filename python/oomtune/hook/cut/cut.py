@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import weakref
 
@@ -59,11 +60,16 @@ class Cut:
         #: Rows of the latest batches of the loop, the newest first.
         self._sizes: list[int] = []
         self._batch = 0
+        self._one_rank = int(os.environ.get("WORLD_SIZE") or 1) == 1
         self._division = Division(torch, self._context.warn)
         self._most_parts: int | None = None
         self._thread: int | None = None
         #: The number of calls that were cut, and of those that needed no cut as their samples were short.
         self.count = self._fitting = 0
+
+        #: Kinds of modules whose losses have been looked at; None: nothing is looked at.
+        self._seen: set[int] | None = None
+        self._looked = False
 
     def install(self, heads: LazyHeads | None = None) -> None:
         """`heads`: what may return logits that are not computed."""
@@ -73,6 +79,7 @@ class Cut:
     def engage(self, micro: int, batch: int, most_parts: int | None = None, tokens: int | None = None) -> None:
         """From now on cuts batches of `batch` samples into micro-batches of at most `micro`. `most_parts`: runs only this many
         per call, in place of all; for a process that only measures. `tokens`: see Division.begin()."""
+        self._seen = None
         self._batch, self._most_parts = batch, most_parts
         self._division.begin(micro, tokens)
         self._plans = {}
@@ -81,8 +88,15 @@ class Cut:
         self.count = self._fitting = 0
         self.calls.take = self._take
 
+    def look(self, rows: int) -> None:
+        """For micro-batches of `rows` samples that others make, whose gradients a framework adds up: refuses if a module makes a loss
+        that compares the samples of its batch with one another, as it would compare those of a micro-batch."""
+        if not self._looked and not self.engaged and rows > 1 and self._one_rank:
+            self._sizes, self._seen = [rows], self._seen or set()
+            self.calls.take = self._look
+
     def release(self) -> None:
-        self.calls.take = None
+        self.calls.take = self._seen = None
 
     @property
     def longest(self) -> int:
@@ -91,7 +105,7 @@ class Cut:
 
     @property
     def engaged(self) -> bool:
-        return self.calls.take is not None
+        return self.calls.take is not None and self._seen is None
 
     @property
     def in_micro_batch(self) -> bool:
@@ -110,6 +124,10 @@ class Cut:
 
     def stepped(self) -> None:
         """An optimizer has stepped: refuses if no call was cut before it, as the whole batch then was in memory."""
+        if self._seen:
+            # The first step has shown what there is to see.
+            self._looked = True
+            self.release()
         if self.engaged and self.count + self._fitting == 0 and max(self._sizes) > self._division.micro:
             self._refuse(
                 "no call of a model was seen whose inputs have a row for each of the batch's %d samples" % self._batch
@@ -151,6 +169,32 @@ class Cut:
             return self._nodes.output(call)
         except Uncuttable as reason:
             self._refuse_module(module, reason)
+
+    def _look(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
+        if self._seen is not None and id(module) not in self._seen and self._compares_samples(module, args, kwargs):
+            self._refuse(
+                "%s computes a loss that compares the samples of its batch, and would compare those of a micro-batch"
+                % type(module).__name__
+            )
+        return self.calls.uncut(module, args, kwargs)
+
+    def _compares_samples(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        tree: dict[int | str, Any] = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
+        lengths = tuple(self._sizes)
+        leaves = tree_leaves(self._torch, tree, lengths)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
+        for dims in candidates(self._torch, leaves, self._sizes):
+            if dims.count < 2:
+                continue
+            try:
+                plan = Plan(self._torch, module, self._context, lengths, tensors, OneRank())
+                compares = plan.compares_samples(tree, leaves, dims)
+            except Uncuttable:
+                continue  # where nothing can be seen, the framework's own way holds
+            if self._seen is not None:
+                self._seen.add(id(module))
+            return compares
+        return False
 
     def _refuse_module(self, module: Module, reason: Uncuttable | str | None) -> NoReturn:
         self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))

@@ -65,6 +65,11 @@ class EquivalenceCheck:
         differentiable, reentrant = self._ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
         return joins, differentiable, reentrant
 
+    def compares_samples(self) -> bool:
+        """Whether the module makes a loss of its own that compares the samples. Raises Mismatch."""
+        # Two and two: such a loss may ask for two at least.
+        return self._compare(list(range(min(4, self._dims.count)))).compares_samples(self._reductions)
+
     def _joins(self, rows: list[int]) -> list[Join]:
         seen = self._compare(rows)
         joins = self._ranks.agreed(functools.partial(seen.joins, self._reductions))

@@ -90,6 +90,8 @@ class ModelCalls:
 
     def stepped(self, module: Module) -> bool:
         """Whether an optimizer steps the module, or a part of it."""
+        if not self._optimizers.exist():
+            return False
         held = sum(len(group["params"]) for optimizer in self._optimizers.known() for group in optimizer.param_groups)
         counted = (self._optimizers.made, held)
         if counted != self._counted:

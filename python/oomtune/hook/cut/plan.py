@@ -144,6 +144,10 @@ class Plan:
         if self._without_cudnn:
             self._context.warn("cudnn")
 
+    def compares_samples(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> bool:
+        """Whether the module makes a loss of its own that compares the samples. Raises Uncuttable."""
+        return self._equivalence(tree, leaves, dims).compares_samples()
+
     def settle(
         self, tree: Tree, leaves: Leaves, dims: BatchDims, reductions: Reductions, parts: Sequence[RowGroup]
     ) -> None:

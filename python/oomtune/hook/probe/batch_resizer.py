@@ -91,12 +91,20 @@ class BatchResizer:
         """The dimension to resize; None: no dimension has the script's rows, or one has the probe's already."""
         for dim in (self.dim, 1 - self.dim):
             length = leaf.shape[dim] if leaf.dim() > dim else None
-            # A length of 1 may be one layer instead of one row.
-            if length == wanted and (wanted != 1 or own == 1):
+            if length == wanted and (wanted != 1 or own == 1 or not self._may_be_layers(leaf)):
                 return None
             if length == own:
                 return dim
         return self._state(leaf)
+
+    def _may_be_layers(self, leaf: Tensor) -> bool:
+        """Whether a first dimension of 1 may be the one layer of a hidden state, (layers, samples, features), instead of one row. Not
+        where a module has made the tensor in this step, of one row: its features may be as many as the script's rows."""
+        if leaf.dim() != 3:
+            return False
+        # A state that is learned is its weights, expanded.
+        parents = () if leaf.grad_fn is None else leaf.grad_fn.next_functions
+        return all(parent is None or hasattr(parent, "variable") for parent, _ in parents)
 
     def _state(self, leaf: Tensor) -> int | None:
         """The dimension to resize in a hidden state with the rows of an earlier batch: (samples, features) or (layers, samples, features)."""

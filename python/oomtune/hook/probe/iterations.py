@@ -50,7 +50,7 @@ class LoopCandidates:
         instrumentation = self._instrumentation
         return (
             self._hook.entry == "trainer"
-            and len(instrumentation.optimizers) > 0
+            and instrumentation.optimizers.exist()
             and instrumentation.torch.is_grad_enabled()
         )
 

@@ -172,6 +172,8 @@ class Probe:
             self._instrumentation.cut.engage(self.request.micro_batch, self.size, MOST_PARTS, tokens)
         else:
             self._instrumentation.cut.release()
+            if self._group > 1 and self.request is not None and self._hook.adds_up_by_itself:
+                self._instrumentation.cut.look(self.request.micro_batch)
         if self._group > 1:
             self._accumulator.engage()
         else:

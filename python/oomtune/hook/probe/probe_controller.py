@@ -357,7 +357,7 @@ class ProbeController:
         if self.state in ("waiting", "probing"):
             reason = self._iterations.why_unsuitable(
                 self._candidates.any or self._call_resizer.on,
-                len(self._instrumentation.optimizers) > 0,
+                self._instrumentation.optimizers.exist(),
                 self._instrumentation.training_mode.is_evaluating(),
             )
             if reason is not None:

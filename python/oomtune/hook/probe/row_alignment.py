@@ -133,9 +133,11 @@ class RowAlignment:
         """Rows per sample (its tokens, say, flattened into the first dimension) if tensors with the script's rows meet tensors
         with the probe's; else None."""
         own, wanted = self._resizer.own, self._resizer.wanted
+        # A batch may be stacked of thousands of samples: each is looked at once.
+        lengths = {int(tensor.shape[0]) for tensor in tensors if _is_data(tensor)}
         for tensor in tensors:
             views, rest = divmod(int(tensor.shape[0]), wanted)
-            if not rest and any(other.shape[0] == own * views and _is_data(other) for other in tensors):
+            if not rest and own * views in lengths:
                 return views
         return None
 

@@ -79,7 +79,7 @@ class RehearsalController(ApplyController):
         return True
 
     def next(self, iterator: LoaderIterator) -> Any:
-        if len(self._instrumentation.optimizers) > 0:
+        if self._instrumentation.optimizers.exist():
             self._begin()
             if time.monotonic() - self._began > MOST_IN_ALL:
                 self.finish()

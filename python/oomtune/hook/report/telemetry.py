@@ -58,7 +58,7 @@ class Telemetry:
     def loop_begins(self, loader: Loader) -> None:
         """A loop over a loader begins."""
         training = self._instrumentation.training_mode
-        if len(self._instrumentation.optimizers) == 0:
+        if not self._instrumentation.optimizers.exist():
             return
         if training.is_training() or self._trainer_begins():
             self._evaluating = False

@@ -92,12 +92,14 @@ class TrainingMode:
             finally:
                 watch._depth -= 1
                 watch._switched[id(self)] = weakref.ref(self)
+                if mode:
+                    watch._optimizers.exist()  # looks for one of another kind, before its first step
 
         kind.train = train
 
     def is_training(self) -> bool:
         torch = self._torch
-        if not torch.is_grad_enabled() or torch.is_inference_mode_enabled() or len(self._optimizers) == 0:
+        if not torch.is_grad_enabled() or torch.is_inference_mode_enabled() or not self._optimizers.exist():
             return False
         modules = list(self._trained())
         return not modules or any(module.training for module in modules)
@@ -117,7 +119,7 @@ class TrainingMode:
         """Whether the module is trained, and is in evaluation mode only while it is evaluated."""
         if self.trains_in_eval:
             return False
-        if len(self._optimizers) == 0:
+        if not self._optimizers.exist():
             # Its weights may be stepped by hand.
             return module.training and any(parameter.requires_grad for parameter in module.parameters())
         ours = {id(parameter) for parameter in self._optimizers.parameters()}

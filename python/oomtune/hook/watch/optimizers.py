@@ -6,6 +6,8 @@ from __future__ import annotations
 import functools
 import weakref
 
+from .other_optimizers import OtherOptimizers
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator
@@ -37,6 +39,7 @@ class Optimizers:
         self.made_one: Call | None = None
         #: The hook's own loss scaler; None: there is none.
         self.scaling: LossScaling | None = None
+        self._others = OtherOptimizers(torch)
 
     def install(self) -> None:
         base = self._torch.optim.Optimizer
@@ -67,8 +70,19 @@ class Optimizers:
         self._known.discard(optimizer)
         self.made -= 1
 
-    def __len__(self) -> int:
-        return len(self._known)
+    def exist(self) -> bool:
+        """Whether the process has an optimizer. Where none of torch's has been made, one of another kind is looked for."""
+        if not self._known and self.active:
+            for optimizer in self._others.find():
+                self._adopt(optimizer)
+        return len(self._known) > 0
+
+    def _adopt(self, optimizer: Optimizer) -> None:
+        """One of another kind than torch's."""
+        self.add(optimizer)
+        kind: Any = type(optimizer)  # pyright: ignore[reportUnknownVariableType]
+        if not getattr(kind.zero_grad, "_oomtune", False):
+            kind.zero_grad = self._guarded_zero_grad(kind.zero_grad)
 
     @property
     def stepping(self) -> bool:
@@ -115,6 +129,7 @@ class Optimizers:
                 return None
             return original(self, *args, **kwargs)
 
+        setattr(zero_grad, "_oomtune", True)
         return zero_grad
 
     def _holds(self, target: Any) -> bool:
