@@ -201,6 +201,22 @@ describe('bad input', () => {
     expect(status).toBe(2);
   });
 
+  it('a word that is no UTF-8 is refused, as Node has changed it', () => {
+    const script = 'exec "$0" run --json --report r.json --no-tune --device cpu -- touch "$(printf \'a\\377\')"';
+    const { status, stdout } = spawnSync('sh', ['-c', script, PROGRAM], { env: oomtune.env, cwd: oomtune.home });
+    const { error } = JSON.parse(stdout.toString());
+    expect([status, error.code]).toEqual([2, 'OOMTUNE_USAGE']);
+    expect(error.message).toContain('"a\ufffd"');
+    expect(readdirSync(oomtune.home).filter((name) => name.startsWith('a') || name === 'r.json')).toEqual([]);
+  });
+
+  it('a variable that is no UTF-8 is named, and one that holds the sign for that is not', () => {
+    const script =
+      'W="$(printf \'\\357\\277\\275\')" V="$(printf \'\\377\')" exec "$0" run --no-tune --device cpu -- printenv V';
+    const { stderr } = spawnSync('sh', ['-c', script, PROGRAM], { env: oomtune.env, encoding: 'utf8' });
+    expect(stderr).toContain('note: The value of V is no UTF-8');
+  });
+
   it('a stack trace is shown only when it is asked for', async () => {
     const { stderr } = await oomtune.call(['status', '--frob'], { env: { OOMTUNE_DEBUG: '1' } });
     expect(stderr).toMatch(/^\s+at .*[(:]/m);
