@@ -49,10 +49,13 @@ const span = z
   .transform(parseSpan);
 const priority = whole(-1_000_000, 1_000_000);
 
-const NAME = /^[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u;
+/** `@` alone is the latest job, so no job can be called by that name. */
+const NAME = /^(?!@$)[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u;
+const NAMES =
+  'a name of 1 to 100 characters without spaces, colons, brackets, "*", "?" and "\\", that does not begin with "-" and is not "@"';
 
 const raw = z.object({
-  name: orNull(z.string().regex(NAME, 'a name of 1 to 100 characters without spaces, colons or brackets')),
+  name: orNull(z.string().regex(NAME, NAMES)),
   device: orNull(z.string().regex(DEVICE_CHOICE, DEVICE_CHOICES)),
   budget: orNull(z.string()),
   gpus: whole(1, 1024).default(1),
@@ -254,6 +257,12 @@ function checkTogether(options: JobOptions): void {
     throw usageError(
       `--exact forbids --amp ${amp}.`,
       'Mixed precision changes the numerics: leave one of the two out.',
+    );
+  }
+  if (isHost(device) && options.gpuModel !== null) {
+    throw usageError(
+      `--gpu-model ${options.gpuModel} cannot be had with --device ${HOST}.`,
+      `Leave one of the two out, or choose --device ${DEFAULT_ACCELERATOR}.`,
     );
   }
   if (isHost(device) && gpus > 1) {

@@ -6,8 +6,9 @@ import { filesAnswer } from '../common/far-files.js';
 import { pathsOf } from '../worker/command/named-paths.js';
 import { type Context, createContext } from './context.js';
 import { asOomtuneError, interrupted, renderError } from './errors.js';
-import { createOutput, outliveClosedPipes } from './output.js';
+import { createOutput, type Output, outliveClosedPipes } from './output.js';
 import { createProgram } from './program.js';
+import { changedVariables, checkWords } from './raw-bytes.js';
 import { withTimeout } from './timeouts.js';
 import { type Invocation, takesCommand } from './verb.js';
 
@@ -34,6 +35,14 @@ function verbOf(head: string[]): string | null {
   return head.find((word, index) => !word.startsWith('-') && head[index - 1] !== '--redis') ?? null;
 }
 
+/** The command gets our environment as Node reads it. */
+function tellOfChanged(out: Output): void {
+  const names = changedVariables(process.env);
+  if (names.length === 0) return;
+  const said = names.length === 1 ? `The value of ${names[0]} is` : `The values of ${names.join(', ')} are`;
+  out.note(`note: ${said} no UTF-8: the command gets "�" for what is not.`);
+}
+
 /** Runs one command line (without node and script) and answers with the exit code. */
 async function main(argv: string[]): Promise<number> {
   // The user's command is cut off before anything is parsed: its words are never taken for ours. For a verb that takes
@@ -49,6 +58,7 @@ async function main(argv: string[]): Promise<number> {
     const { context } = called;
     called.code = await withTimeout(invocation, context, async () => {
       await namedFilesAnswer(invocation, context.signal);
+      if (invocation.command.length > 0) tellOfChanged(out);
       // Before anything looks for its home; that it does not answer is what `doctor` finds
       if (invocation.verb !== 'doctor') await context.system();
       else await context.system().catch(() => {});
@@ -57,6 +67,7 @@ async function main(argv: string[]): Promise<number> {
     for (const work of context.afterwards) await work();
   }, command);
   try {
+    checkWords(argv);
     const asked = program.commands.find((known) => known.name() === verbOf(head));
     await program.parseAsync(asked === undefined || takesCommand.has(asked) ? head : argv, { from: 'user' });
     return called.code;

@@ -137,6 +137,8 @@ export const observation = z.object({
   evidence: text(65_536).nullable(),
   /** Whether the same process can take another probe. */
   alive: z.boolean(),
+  /** Its launch can be forked: a fresh process takes no further launch. Absent: it cannot. */
+  renewable: z.boolean().optional(),
 });
 export type Observation = z.infer<typeof observation>;
 

@@ -150,7 +150,7 @@ export class Tuner {
       const search = this.#searchOn(rung, listed([size]));
       const decision = this.#decideOn(search);
       if (decision.kind === 'closed') continue;
-      const launches = decision.kind === 'probe' && (decision.fresh || !search.alive);
+      const launches = decision.kind === 'probe' && this.#takesLaunch(decision, search);
       if (launches && this.#launches() >= (this.#constraints.maxLaunches ?? Number.POSITIVE_INFINITY)) return null;
       const why = 'as few blocks as this size is predicted to need recompute their activations';
       const first = decision.kind === 'probe' && decision.purpose === 'floor';
@@ -215,9 +215,9 @@ export class Tuner {
       this.#contest.tell(observation);
     }
     if (this.#contest === null) return;
-    // One launch is kept for the verification of the answer.
+    // One launch is kept for the verification of the answer, unless a fork can make it.
     const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
-    if (!observation.alive && left <= 1) this.#contest.end();
+    if (!observation.alive && !observation.renewable && left <= 1) this.#contest.end();
     if (this.#contest.next() !== null) return;
     const order = this.#contest.order();
     this.#ranking = [...order, ...[...this.#constraints.rungs.keys()].filter((index) => !order.includes(index))];
@@ -256,8 +256,9 @@ export class Tuner {
     const { maxLaunches } = this.#constraints;
     if (!compares && this.#isSpent(wanted, search)) return this.#stop('the measurements contradict each other');
     const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
-    const launches = wanted.fresh || !search.alive;
-    if (launches && left <= 0) return this.#stop(`only ${maxLaunches} launches are allowed`);
+    const launches = this.#takesLaunch(wanted, search);
+    if (launches && left <= 0)
+      return this.#stop(maxLaunches === 1 ? 'only one launch is allowed' : `only ${maxLaunches} launches are allowed`);
     const { top, largestVerified } = search.history;
     let decision = wanted;
     if (launches && left === 1 && !wanted.fresh && top !== null && !compares) {
@@ -280,6 +281,14 @@ export class Tuner {
       why: decision.why,
     };
     return { type: 'probe', probe };
+  }
+
+  /** Whether a probe needs a start of the command: neither the live process nor a fork of its launch can run it. */
+  #takesLaunch({ fresh }: RungDecision & { kind: 'probe' }, { alive, rung, turnsOn }: RungSearch): boolean {
+    if (!fresh && alive) return false;
+    const last = this.#observations.at(-1);
+    if (!last?.renewable || (last.expandable_segments && !turnsOn)) return true;
+    return !this.#constraints.switches && !sameRung(last.rung, rung);
   }
 
   /** Whether one of the limits that end every search is reached. */

@@ -62,6 +62,14 @@ const CASES: Case[] = [
   { args: ['run', '--exact', '--amp', 'bf16', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--exact/ },
   { args: ['run', '--device', 'tpu', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--device.*tpu/ },
   { args: ['run', '--device', 'cpu', '--gpus', '2', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--gpus/ },
+  {
+    args: ['submit', '--device', 'cpu', '--gpu-model', 'H200', '--', 'true'],
+    exit: 2,
+    code: 'OOMTUNE_USAGE',
+    says: /--gpu-model H200 cannot be had with --device cpu/,
+  },
+  { args: ['submit', '--name', '@', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /is not "@"/ },
+  { args: ['run', '--name', 'a*', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--name.*"\*".*a\*/ },
   { args: ['run', '--name', 'a:b', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--name.*a:b/ },
   { args: ['run', '--preset', 'no-such', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /no-such/ },
   { args: ['run', '--env', '1A=b', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /1A/ },
@@ -199,6 +207,22 @@ describe('bad input', () => {
     const { status, stderr } = spawnSync('sh', ['-c', script, PROGRAM, gone], { env: oomtune.env, encoding: 'utf8' });
     expect(stderr).toContain('is gone');
     expect(status).toBe(2);
+  });
+
+  it('a word that is no UTF-8 is refused, as Node has changed it', () => {
+    const script = 'exec "$0" run --json --report r.json --no-tune --device cpu -- touch "$(printf \'a\\377\')"';
+    const { status, stdout } = spawnSync('sh', ['-c', script, PROGRAM], { env: oomtune.env, cwd: oomtune.home });
+    const { error } = JSON.parse(stdout.toString());
+    expect([status, error.code]).toEqual([2, 'OOMTUNE_USAGE']);
+    expect(error.message).toContain('"a\ufffd"');
+    expect(readdirSync(oomtune.home).filter((name) => name.startsWith('a') || name === 'r.json')).toEqual([]);
+  });
+
+  it('a variable that is no UTF-8 is named, and one that holds the sign for that is not', () => {
+    const script =
+      'W="$(printf \'\\357\\277\\275\')" V="$(printf \'\\377\')" exec "$0" run --no-tune --device cpu -- printenv V';
+    const { stderr } = spawnSync('sh', ['-c', script, PROGRAM], { env: oomtune.env, encoding: 'utf8' });
+    expect(stderr).toContain('note: The value of V is no UTF-8');
   });
 
   it('a stack trace is shown only when it is asked for', async () => {

@@ -202,6 +202,13 @@ describe('with a daemon', () => {
     await oomtune.call(['cancel', job]);
   });
 
+  it('status --watch ends by a signal with its code', async () => {
+    const { child, ended } = oomtune.start(['status', '--watch']);
+    await new Promise((resolve) => child.stdout.once('data', resolve));
+    child.kill('SIGTERM');
+    expect((await ended).code).toBe(143);
+  });
+
   it('stop --kill leaves nothing', async () => {
     await submit(...PLAIN, '--', 'sleep', '302');
     await vi.waitFor(() => expect(oomtune.leftovers().join()).toMatch(/\d sleep 302/), {

@@ -70,12 +70,13 @@ export interface Search {
 
 /**
  * Lets a tuner search a job as a worker would: one process after the other, several probes in each unless
- * `perLaunch`; an OOM ends the process.
+ * `perLaunch`; an OOM ends the process. With `forks` every process but the first is a fork of the only launch.
  */
-export function search(job: Job, c: Constraints, perLaunch = false, most = 400): Search {
+export function search(job: Job, c: Constraints, perLaunch = false, most = 400, forks = false): Search {
   const tuner = new Tuner(c);
   const probes: Probe[] = [];
   let launch = 0;
+  let life = 0;
   let alive = false;
   let grown = false;
   let oomLaunches = 0;
@@ -87,12 +88,14 @@ export function search(job: Job, c: Constraints, perLaunch = false, most = 400):
     const { probe } = action;
     const fresh = probe.fresh || !alive || (probe.expandable_segments ?? false) !== grown;
     grown = probe.expandable_segments ?? false;
-    if (fresh) launch += 1;
+    if (fresh) life += 1;
+    if (fresh && !(forks && launch > 0)) launch += 1;
     const result = job.run(probe, !fresh);
     alive = result.outcome === 'fit' && !perLaunch;
     if (result.outcome === 'device_oom') oomLaunches += 1;
     probes.push(probe);
-    tuner.tell(observationOf(probe, result, launch, fresh, alive));
+    const seen = observationOf(probe, result, launch, fresh, alive);
+    tuner.tell(forks ? { ...seen, life, renewable: true } : seen);
   }
   throw new Error(`The search did not end: ${probes.slice(-12).map((p) => p.micro_batch)}`);
 }

@@ -245,7 +245,24 @@ describe('the number of launches', () => {
     const job = plainJob({ perSample: 2000 * MIB });
     const s = search(job, constraints({ ...base, rungs: [AS_IT_STANDS, CHECKPOINTING], maxLaunches: 1 }));
     expect(s.last).toMatchObject({ type: 'exhausted', evidence: 'out of memory at 1' });
-    expect(s.last.type === 'exhausted' && s.last.why).toContain('only 1 launches are allowed');
+    expect(s.last.type === 'exhausted' && s.last.why).toContain('only one launch is allowed');
+  });
+
+  it('does not end a search whose fresh processes are forks of its only launch', () => {
+    const bounded = search(plainJob(), constraints({ ...base, maxLaunches: 1 }), false, 400, true);
+    const free = search(plainJob(), constraints(base), false, 400, true);
+    expect(bounded.launches).toBe(1);
+    expect(found(bounded)).toEqual(found(free));
+    expect(found(bounded)).toMatchObject({ max_micro_batch: 450, config: { micro_batch: 435 } });
+  });
+
+  it('ends one that a fork could go on with only on another rung', () => {
+    const job = plainJob({ perSample: 2000 * MIB, factor: (rung) => (rung.checkpointing ? 0.01 : 1) });
+    const c = { ...base, rungs: [AS_IT_STANDS, CHECKPOINTING], maxLaunches: 1 };
+    expect(search(job, constraints({ ...c, switches: false }), false, 400, true).last).toMatchObject({
+      type: 'exhausted',
+    });
+    expect(found(search(job, constraints(c), false, 400, true)).config.checkpointing).toBe(true);
   });
 
   it('keeps the last launch for the verification', () => {

@@ -45,7 +45,7 @@ export default (async ({ args, options }, context) => {
       out.exact(repaint(shown(await picture(), process.stdout)));
       await delay(1000, undefined, { signal }).catch(() => {});
     }
-    return 130;
+    return context.interruptedBy ?? 130;
   }
   if (!out.json && !options.csv) {
     out.data(await picture());

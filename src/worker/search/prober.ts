@@ -80,6 +80,12 @@ export class Prober {
   }
 
   async measure(probe: Probe): Promise<Observation> {
+    const observation = await this.#measure(probe);
+    // The words of a knob's launch hold its value, so that each value takes one of its own.
+    return this.#processes.renewable && !probe.knob ? { ...observation, renewable: true } : observation;
+  }
+
+  async #measure(probe: Probe): Promise<Observation> {
     const processes = this.#processes;
     if (!processes.takes(probe)) await processes.begin(probe);
     const session = processes.session as Session;

@@ -86,6 +86,12 @@ export class Processes {
     this.deps.log.debug({ life: this.lives, seconds: life.startupSeconds }, 'a fork came to its training loop');
   }
 
+  /** Whether the next process can be a fork of the current launch. */
+  get renewable(): boolean {
+    const { session, hook, facts } = this;
+    return hook.forks === true && facts.loop !== null && this.#started !== null && session?.renewable === true;
+  }
+
   /** Null: the launch does not suit, or cannot be forked. */
   async #renew({ rung }: Probe, expandable: boolean): Promise<Session | null> {
     const started = this.#started;

@@ -147,7 +147,7 @@ export class Search {
     );
     const alive = observations.at(-1) === this.#journal.at(-1);
     for (const [at, seen] of observations.entries())
-      tuner.tell(alive || at < observations.length - 1 ? seen : { ...seen, alive: false });
+      tuner.tell(alive || at < observations.length - 1 ? seen : { ...seen, alive: false, renewable: false });
     return tuner;
   }
 
