@@ -197,7 +197,9 @@ function unreachable(shown: string, error: unknown): OomtuneError {
     return new OomtuneError(
       'OOMTUNE_REDIS_UNREACHABLE',
       `Redis at ${shown} asks for another password.`,
-      'Put user and password into the URL: redis://user:password@host:6379.',
+      shown.startsWith('unix:')
+        ? 'Put user and password into the URL: unix:///path/to/redis.sock?username=USER&password=PASSWORD.'
+        : 'Put user and password into the URL: redis://user:password@host:6379.',
       { cause: new Error(text) }, // not the client's own error: that one carries the arguments of AUTH
     );
   }

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { stateFolder } from '../common/home.js';
 import { HOST, isHost } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
@@ -33,4 +34,8 @@ export function configKey(
 export const knobKey = (key: string, knob: string): string => `${key}:${knob}`;
 
 /** Holds a recommendation's copies of configuration files. */
-export const appliedFolder = (key: string): string => stateFolder('applied', key.replace(/[^A-Za-z0-9._-]+/g, '_'));
+export function appliedFolder(key: string): string {
+  const plain = key.replace(/[^A-Za-z0-9._-]+/g, '_');
+  // Names that differ in other letters alone have folders of their own.
+  return stateFolder('applied', /^[A-Za-z0-9._:-]+$/.test(key) ? plain : `${plain}-${hash('sha256', key).slice(0, 8)}`);
+}

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ERROR_CODES } from '../../src/common/errors.js';
@@ -228,6 +228,30 @@ describe('bad input', () => {
   it('a stack trace is shown only when it is asked for', async () => {
     const { stderr } = await oomtune.call(['status', '--frob'], { env: { OOMTUNE_DEBUG: '1' } });
     expect(stderr).toMatch(/^\s+at .*[(:]/m);
+  });
+
+  it('a report without a name is refused, and one into a pipe leaves the pipe', async () => {
+    const args = ['--no-tune', '--device', 'cpu', '--report'];
+    const refused = await oomtune.call(['run', ...args, '', '--', 'touch', join(oomtune.home, 'started')]);
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('The report has no name')]);
+    expect(readdirSync(oomtune.home)).not.toContain('started');
+    const pipe = join(oomtune.home, 'pipe');
+    const script = 'mkfifo "$1" && cat "$1" & sleep 0.2; "$0" run --no-tune --device cpu --report "$1" -- true; wait';
+    const { stdout } = spawnSync('sh', ['-c', script, PROGRAM, pipe], { env: oomtune.env, encoding: 'utf8' });
+    expect(JSON.parse(stdout)).toMatchObject({ exit_code: 0 });
+    expect(statSync(pipe).isFIFO()).toBe(true);
+    rmSync(pipe);
+  });
+
+  it('a report that can no longer be written is told as that', async () => {
+    const folder = join(oomtune.home, 'short-lived');
+    mkdirSync(folder);
+    const args = ['--no-tune', '--device', 'cpu', '--report', join(folder, 'report')];
+    const { code, stderr } = await oomtune.call(['run', ...args, '--', 'rmdir', folder]);
+    expect([code, stderr]).toEqual([
+      5,
+      expect.stringMatching(/short-lived\/report cannot be written.*\(OOMTUNE_OUTPUT_FAILED\)/s),
+    ]);
   });
 
   it('a report that cannot be written is told before the job starts', async () => {

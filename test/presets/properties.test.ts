@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { defaultName, digest, fill } from '../../src/worker/command/index.js';
+import { appliedFolder } from '../../src/worker/key.js';
 import { presetFiles, readPreset } from '../../src/worker/presets/load.js';
 import { config, plan, project } from './project.js';
 import { DEEPSPEED, DIFFUSERS, HF, IMAGENET, LIGHTNING, NANOGPT, PLAIN, TIMM } from './scripts.js';
@@ -154,11 +155,13 @@ describe('digest and name', () => {
     expect(digest(made)).toMatch(/^[0-9a-f]{64}$/);
     expect(defaultName(await plan('python -m pkg.train'))).toMatch(/^train-[0-9a-f]{8}$/);
     expect(defaultName(await plan('yolo train batch=8'))).toMatch(/^yolo-[0-9a-f]{8}$/);
+    expect(defaultName(await plan(['python', 'src/größe 模型.py']))).toMatch(/^größe-模型-[0-9a-f]{8}$/);
+    expect(appliedFolder('模:cpu:1g:1x')).not.toBe(appliedFolder('型:cpu:1g:1x'));
     expect(defaultName(await plan(['python', '-c', 'import torch']))).toMatch(/^code-[0-9a-f]{8}$/);
     expect(defaultName(await plan(['./my job:1.sh']))).toMatch(/^my-job-1\.sh-[0-9a-f]{8}$/);
     // What `--name` takes: no dash in front, no more than 100 characters
     expect(defaultName(await plan(['./-dash.sh']))).toMatch(/^dash\.sh-[0-9a-f]{8}$/);
-    expect(defaultName(await plan(['./é é']))).toMatch(/^job-[0-9a-f]{8}$/);
+    expect(defaultName(await plan(['./é é']))).toMatch(/^é-é-[0-9a-f]{8}$/);
     expect(defaultName(await plan([`./${'long'.repeat(60)}`]))).toHaveLength(89);
   });
 });

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { openStore, type Store } from '../../src/store/index.js';
 import { failure, freePort, startRedis, until, useHome } from './home.js';
@@ -32,7 +35,13 @@ test('a Redis that is not there fails at once with a sentence and a remedy', asy
 });
 
 test('a wrong or missing password is said as such, and shown nowhere in the error', async () => {
-  const { port } = await redis(['--requirepass', 'right']);
+  const folder = mkdtempSync(join(tmpdir(), 'oomtune-password-'));
+  stops.push(async () => rmSync(folder, { recursive: true, force: true }));
+  const socket = join(folder, 'r.sock');
+  const { port } = await redis(['--requirepass', 'right', '--unixsocket', socket]);
+  const byFile = await failure(openStore({ url: `unix://${socket}` }));
+  expect(byFile.remedy).toContain('unix:///path/to/redis.sock?username=USER&password=PASSWORD');
+  await store(`unix://${socket}?password=right`);
   for (const url of [`redis://:hunter2@127.0.0.1:${port}`, `redis://127.0.0.1:${port}`]) {
     const error = await failure(openStore({ url }));
     expect(error.code).toBe('OOMTUNE_REDIS_UNREACHABLE');

@@ -76,6 +76,6 @@ function stemOfProgram({ script, module, name, code }: Program, command: readonl
 
 /** What `--name` would take as well, so that the command that is printed with it can be run. */
 function nameOf(stem: string): string {
-  const plain = stem.replace(/[^A-Za-z0-9._-]+/g, '-').replace(/^[-.]+|-+$/g, '');
-  return plain.slice(0, 80) || 'job';
+  const plain = stem.replace(/[^\p{L}\p{M}\p{N}._-]+/gu, '-').replace(/^[-.]+|-+$/g, '');
+  return [...plain].slice(0, 80).join('') || 'job';
 }
