@@ -21,7 +21,7 @@ export function parseSize(text: string, totalBytes?: number): number {
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*|%)$/i.exec(text.trim());
   const amount = match ? Number(match[1]) : Number.NaN;
   const unit = match?.[2]?.toLowerCase() ?? '';
-  if (match && unit === '') {
+  if (match && unit === '' && amount > 0) {
     const [digits] = match;
     throw new OomtuneError(
       'OOMTUNE_BAD_SIZE',
@@ -39,7 +39,7 @@ export function parseSize(text: string, totalBytes?: number): number {
     throw new OomtuneError(
       'OOMTUNE_BAD_SIZE',
       `Expected a memory size such as 24GiB, 800MiB or 80%, got "${text}".`,
-      'Write a number and a unit: GiB, MiB, KiB (powers of 1024), GB, MB (powers of 1000), or a percentage of the device.',
+      'Write a number above 0 and a unit: GiB, MiB, KiB (powers of 1024), GB, MB (powers of 1000), or a percentage of the device.',
     );
   }
   return bytes;
