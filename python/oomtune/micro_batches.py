@@ -70,6 +70,9 @@ class _Weights:
     def __init__(self, model: Any) -> None:
         self._model = weakref.ref(model)
 
+    def exist(self) -> bool:
+        return True
+
     def known(self) -> list[Any]:
         return []
 
