@@ -17,6 +17,9 @@ export function conditions(command, python, gpu = null) {
   ].join('\n');
 }
 
+/** Seconds of the optimizer steps of a search's probes; those of a size that failed are not known, and count as none. */
+const stepsOf = ({ probes }) => probes.reduce((sum, { steps, step_s: seconds }) => sum + steps * (seconds ?? 0), 0);
+
 /** A page with one row a workload and budget. */
 export function summary(title, command, python, rows) {
   const lines = rows.map((row) => {
@@ -32,6 +35,7 @@ export function summary(title, command, python, rows) {
       round(row.search_s),
       round(row.bare_s),
       round(row.search_s / row.bare_s, 2),
+      round((row.search_s - stepsOf(row.report)) / row.bare_s, 2),
       row.bisection_attempts,
       round(row.bisection_s),
       row.holds_20_steps === null ? '' : row.holds_20_steps ? 'yes' : 'NO',
@@ -44,11 +48,11 @@ ${conditions(command, python)}
 
 \`found\` is find-batch's \`max_micro_batch\`; \`largest\` is what a bisection with a fresh process for each size finds, with loaders that
 make real batches of that size. \`wall / bare\` is the search's seconds over those of
-one bare launch of the script to its third step.
+one bare launch of the script to its third step; \`less steps / bare\` is the same without the seconds of the probes' own steps.
 \`holds\`: the size found was run in another fresh process for 20 optimizer steps without running out of memory.
 
-| workload | budget | found | largest | share | config | launches | probes | search s | bare s | wall / bare | bisection launches | bisection s | holds |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+| workload | budget | found | largest | share | config | launches | probes | search s | bare s | wall / bare | less steps / bare | bisection launches | bisection s | holds |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 ${lines.join('\n')}
 `;
 }
