@@ -75,7 +75,7 @@ export class Processes {
   /** Begins a process: another life of the launch, or a new launch. */
   async begin(probe: Probe, first: Probe | null = probe): Promise<void> {
     const expandable = probe.expandable_segments ?? false;
-    const life = this.hook.forks ? await this.#renew(probe, expandable) : null;
+    const life = await this.#renew(probe, expandable);
     if (life === null) {
       await this.close();
       return this.open(probe.rung, expandable, first);
@@ -95,7 +95,7 @@ export class Processes {
   /** Null: the launch does not suit, or cannot be forked. */
   async #renew({ rung }: Probe, expandable: boolean): Promise<Session | null> {
     const started = this.#started;
-    if (this.session === null || this.facts.loop === null || started === null) return null;
+    if (this.session === null || started === null || !this.renewable) return null;
     if (!this.#reaches(started.rung, rung)) return null;
     if (started.expandable && !expandable) return null;
     return this.session.renew(expandable && !started.expandable ? EXPANDABLE_SEGMENTS : {});

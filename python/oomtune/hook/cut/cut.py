@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import weakref
 
@@ -60,14 +59,13 @@ class Cut:
         #: Rows of the latest batches of the loop, the newest first.
         self._sizes: list[int] = []
         self._batch = 0
-        self._one_rank = int(os.environ.get("WORLD_SIZE") or 1) == 1
         self._division = Division(torch, self._context.warn)
         self._most_parts: int | None = None
         self._thread: int | None = None
         #: The number of calls that were cut, and of those that needed no cut as their samples were short.
         self.count = self._fitting = 0
 
-        #: Kinds of modules whose losses have been looked at; None: nothing is looked at.
+        #: Modules whose losses have been looked at, by id(); None: nothing is looked at.
         self._seen: set[int] | None = None
         self._looked = False
 
@@ -91,7 +89,7 @@ class Cut:
     def look(self, rows: int) -> None:
         """For micro-batches of `rows` samples that others make, whose gradients a framework adds up: refuses if a module makes a loss
         that compares the samples of its batch with one another, as it would compare those of a micro-batch."""
-        if not self._looked and not self.engaged and rows > 1 and self._one_rank:
+        if not self._looked and not self.engaged and rows > 1 and not self._context.exchanges:
             self._sizes, self._seen = [rows], self._seen or set()
             self.calls.take = self._look
 
