@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-import gc
 import weakref
+
+from .existing import existing_objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Modules:
         if self._roots is None:
             kind = self._torch.nn.Module
             # type(), not isinstance(): a lazy proxy would load its object for isinstance().
-            found = [item for item in gc.get_objects() if issubclass(type(item), kind)]
+            found = [item for item in existing_objects() if issubclass(type(item), kind)]
             inner = {id(child) for module in found for child in module.__dict__.get("_modules", {}).values()}
             ours = {id(parameter) for parameter in self._optimizers.parameters()}
             self._roots = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gc
+from .existing import existing_objects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class OtherOptimizers:
             return []
         self._next *= 2
         # type(), not isinstance(): a lazy proxy would load its object for isinstance().
-        held: list[Any] = gc.get_objects()
+        held: list[Any] = existing_objects()
         return [item for item in held if self._steps(type(item)) and self._trains(item)]
 
     def _steps(self, kind: Any) -> bool:

@@ -1,0 +1,55 @@
+"""What the process holds is found also after a fork has set it apart from collections."""
+
+import gc
+import os
+import sys
+import unittest
+
+import torch
+from support import ROOT
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from oomtune.hook.watch.models import Modules
+from oomtune.hook.watch.other_optimizers import OtherOptimizers
+
+
+class Parameters:
+    def __init__(self, model):
+        self._model = model
+
+    def parameters(self):
+        return list(self._model.parameters())
+
+
+class Plain:
+    """An optimizer that is none of torch's."""
+
+    def __init__(self, parameters):
+        self.state, self.param_groups = {}, [{"params": list(parameters)}]
+
+    def step(self):
+        pass
+
+    def zero_grad(self):
+        pass
+
+
+class Existing(unittest.TestCase):
+    def setUp(self):
+        self.model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+        self.optimizer = Plain(self.model.parameters())
+        gc.freeze()
+        self.addCleanup(gc.unfreeze)
+
+    def test_a_model_that_was_made_before_the_fork(self):
+        self.assertEqual([id(root) for root in Modules(torch, Parameters(self.model)).roots()], [id(self.model)])
+        self.assertGreater(gc.get_freeze_count(), 0)
+
+    def test_an_optimizer_that_was_made_before_the_fork(self):
+        self.assertIn(self.optimizer, OtherOptimizers(torch).find())
+        self.assertGreater(gc.get_freeze_count(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
