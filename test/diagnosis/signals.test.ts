@@ -41,6 +41,12 @@ describe('a refused allocation', () => {
     const seen = refused('cuda:0');
     const ledger = { ...seen, refusals: seen.refusals.map((one) => ({ ...one, ...bytes })) };
     expect(await judge(log, { exitCode: 1, neighbours, ledger })).toMatchObject({ reason: 'batch', cure: 'smaller' });
+    // torch lists them in its message, too.
+    const listed = traceback(
+      'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 1.00 GiB is free. Process 1190 has 23.81 GiB memory in use. Including non-PyTorch memory, this process has 23.00 GiB memory in use. Of the allocated memory 22.30 GiB is allocated by PyTorch, and 8.70 MiB is reserved by PyTorch but unallocated.',
+    );
+    const told = await judge(listed, { exitCode: 1, neighbours, ledger });
+    expect(told).toMatchObject({ reason: 'batch', cure: 'smaller', memory: { others_bytes: 0, neighbours: [] } });
     const byDriver = { ...ledger, refusals: ledger.refusals.map((one) => ({ ...one, by: 'driver' as const })) };
     expect(await judge(log, { exitCode: 1, neighbours, ledger: byDriver })).toMatchObject({ reason: 'neighbour' });
   });

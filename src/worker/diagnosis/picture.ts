@@ -12,9 +12,10 @@ export function pictureOf(figures: Figures, signals: Signals): MemoryPicture | n
   const free = figures.free_bytes ?? null;
   const asked = figures.tried_bytes ?? refusal?.size_bytes ?? null;
   const reserved = reservedInAll(figures) ?? null;
-  // What the budget refused, no neighbour lacks.
-  const within = refusal?.by === 'budget' && !figures.neighbours?.length;
-  const { named, self } = neighboursOf(figures, within ? { ...signals, neighbours: [] } : signals, reserved);
+  const listed = neighboursOf(figures, signals, reserved);
+  // What the budget refused, no neighbour lacks, whatever others hold of the device.
+  const within = refusal?.by === 'budget';
+  const { named, self } = within ? { ...listed, named: [] } : listed;
   const own = figures.process_bytes ?? self ?? reserved ?? figures.allocated_bytes ?? refusal?.live_bytes ?? null;
   const others = within ? 0 : othersOf(total, free, own, figures.process_bytes !== undefined, named);
   if (total === null && asked === null && own === null && named.length === 0) return null;
