@@ -40,6 +40,24 @@ class StandIn:
         return output * self.drawn
 
 
+class Anew:
+    """Goes on from what it drew last, and begins anew where torch's random state was set, as cuDNN's recurrent networks do on a GPU."""
+
+    def __init__(self):
+        self.ended, self.drawn = None, 0
+
+    def __call__(self, output):
+        if not torch.backends.cudnn.enabled:
+            return output
+        goes_on = self.ended is not None and torch.equal(self.begun, self.ended)
+        self.drawn = self.drawn + 1 if goes_on else 1
+        self.ended = torch.get_rng_state()
+        return output * self.drawn
+
+    def begin(self):
+        self.begun = torch.get_rng_state()
+
+
 class Redraws(CutCase):
     def test_by_a_generator_of_the_modules_own_are_others(self):
         self.refused("cannot be drawn again in the backward pass", OwnGenerator, mean_square, rows)
@@ -66,6 +84,18 @@ class Redraws(CutCase):
         self.assertTrue(torch.backends.cudnn.enabled)
         # Without dropout nothing of that is cuDNN's.
         self.refused("cannot be drawn again", lambda: Stands(0.0), mean_square, lambda: torch.randn(12, 64, 8))
+
+    def test_those_that_cudnn_goes_on_with_are_drawn_without_it(self):
+        class Goes(Recurrent):
+            draws = Anew()
+
+            def forward(self, x):
+                self.draws.begin()
+                output = super().forward(x)
+                return self.draws(output) if self.training else output
+
+        self.train(Goes, mean_square, lambda: torch.randn(12, 64, 8), 16, steps=1)
+        self.assertIn("cudnn", self.warned)
 
     @unittest.skipUnless(GPU, "no GPU")
     def test_gradients_on_a_gpu_are_those_of_the_numbers_that_were_drawn(self):

@@ -55,13 +55,16 @@ class Redraws:
 
     def _outputs(self) -> list[Leaves]:
         found: list[Leaves] = []
-        with self._sandbox.entered(False, False, still=False) as random, self._torch.no_grad():
+        with self._sandbox.entered(False, False, still=False), self._torch.no_grad():
             buffers, attributes = self._sandbox.buffers(), self._sandbox.attributes()
+            # As from one micro-batch to the next: cuDNN goes on from what it drew last, and begins anew wherever a state is set.
+            self._run()
+            random = self._sandbox.random()
             for _ in range(2):
-                random.restore()
                 buffers.restore()
                 attributes.restore()
                 found.append(tree_leaves(self._torch, self._run()))
+                random.restore()
         return found
 
 

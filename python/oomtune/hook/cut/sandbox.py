@@ -29,6 +29,9 @@ class Sandbox:
     def attributes(self) -> Attributes:
         return Attributes(self._torch, () if self._sharded else self._modules)
 
+    def random(self) -> RngState:
+        return RngState(self._torch, self._devices)
+
     def buffers(self) -> Snapshot:
         return Snapshot(buffer_keys(self._modules))
 
@@ -37,7 +40,7 @@ class Sandbox:
         """`evaluation`: all modules are in evaluation mode, else (`still`) only those that draw or take statistics; `precise`:
         without autocast and TF32. Yields the random state at the start."""
         torch = self._torch
-        state = RngState(torch, self._devices)
+        state = self.random()
         buffers, attributes = self.buffers(), self.attributes()
         modes = [(module, module.training) for module in self._modules]
         found = [(module, getattr(module, "_compiled_call_impl", None)) for module in self._modules]
