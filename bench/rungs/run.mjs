@@ -30,18 +30,14 @@ const size = [option('--samples', '4'), option('--tokens', '256'), option('--ste
 /** Parts of its activations that a compiled model may keep. */
 const BUDGETS = ['0.7', '0.5', '0.3'];
 
-/** What there is beside a device alone. `streamed`: as it would be with offload.STREAMED, which is off until it has been measured. */
+/** What there is beside a device alone. */
 const ON_GPU = {
   'optimizer on host': { optimizer_on_host: '1' },
   'checkpointing + chunked loss + optimizer on host': { checkpointing: '1', chunked_loss: '1', optimizer_on_host: '1' },
   offload: { offload: '1' },
   'offload of 0.3': { offload: '1', offloaded_part: '0.3' },
   'offload of 0.6': { offload: '1', offloaded_part: '0.6' },
-  'streamed offload': { offload: '1', streamed: '1' },
   'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' },
-  'checkpointing + streamed offload + chunked loss': {
-    ...{ checkpointing: '1', offload: '1', streamed: '1', chunked_loss: '1' },
-  },
 };
 
 /** The knobs that are on, by the name of the rung. */

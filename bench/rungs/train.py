@@ -3,7 +3,6 @@ Prints one line of JSON: peak bytes, samples a second, losses, and what tells it
 Arguments: model (gpt2, llama, bert; with `-compiled` behind it: by torch.compile; `-adamw`: with AdamW), device, size (small, real), samples, tokens, steps."""
 
 import json
-import os
 import resource
 import sys
 import time
@@ -15,12 +14,6 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 NAME, DEVICE, SIZE = sys.argv[1:4]
 NAME, *KINDS = NAME.split("-")
 SAMPLES, TOKENS, STEPS = (int(text) for text in sys.argv[4:])
-
-
-if os.environ.get("OOMTUNE_STREAMED"):
-    from oomtune.hook.apply import offload
-
-    offload.STREAMED = True
 
 
 def model_of(name, small):

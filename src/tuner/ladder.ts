@@ -77,7 +77,8 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     if (entry.checkpointing && can.checkpointing === false) return false;
     if (ALLOWED_KNOBS.some((knob) => entry[knob] && can[knob] !== true)) return false;
     if (entry.bf16_weights && type !== 'bf16') return false;
-    if (entry.offloaded_part && can.offloaded_part !== true) return false;
+    // Checkpointing frees more and costs less (bench/results/rungs.md).
+    if (entry.offloaded_part && (can.offloaded_part !== true || checkpoints)) return false;
     return !entry.offload || can.offload === true;
   });
   // A loss in chunks is on only where it is needed, too: the first rung is without.

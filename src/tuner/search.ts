@@ -5,7 +5,7 @@ import { nextSize } from './climb.js';
 import { isLargestKnown, smallestExcluded } from './excluded.js';
 import { MemoryModel, pointsOf } from './model.js';
 import { Parabola } from './parabola.js';
-import { type Recommendation, rateOf, recommend } from './recommend.js';
+import { type Recommendation, rateOf, recommend, retriesOf } from './recommend.js';
 import type { RungHistory } from './rung-history.js';
 import { closing, exactLimit, type NextSize, type SearchState } from './search-state.js';
 import { closingSize, type Sizes, SMALL } from './sizes.js';
@@ -54,6 +54,8 @@ const FORETOLD = 0.7;
 const PIECES = 1.05;
 /** The same where segments can grow, for the line of a process that is yet to prove it: what lies in pieces is given back there. */
 const GIVEN_BACK = 1.07;
+/** Part of the speed of what is proved below which a size above it that gives back its cache in every step is not worth another process. */
+const STRAINED = 0.95;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 export const GRADIENTS = 0.25;
 /** Part of the largest size with headroom at which a survey has seen enough: near its best speed, and far from the limit. */
@@ -85,7 +87,8 @@ export function searchRung(search: RungSearch): RungDecision {
     const why = `micro-batches up to ${max} fit, but none of them can make up the effective batch`;
     return { kind: 'closed', why, evidence: history.smallestFailure?.evidence ?? null };
   }
-  return 'size' in advice ? { kind: 'found', size: advice.size, max, notes: advice.notes } : measured(advice);
+  if (!('size' in advice)) return measured(advice);
+  return { kind: 'found', size: advice.size, max, notes: [...advice.notes, ...strainedNotes(state, max)] };
 }
 
 interface Advice {
@@ -201,7 +204,29 @@ function settled(state: SearchState): boolean {
   const { largestVerified, top } = history;
   if (largestVerified === null) return false;
   if (largestVerified !== top && largestVerified < (model.caching ? TINY : SMALL)) return false;
-  return isLargestKnown(state, largestVerified) || isPromise(state, largestVerified);
+  return isLargestKnown(state, largestVerified) || isPromise(state, largestVerified) || strain(state) !== null;
+}
+
+/**
+ * The part of its speed that the largest size loses, as it gives back its cache in every step: within 2 % of what is proved that is
+ * worth no other process. Null: it loses little, or more than that may fit.
+ */
+function strain(state: SearchState): number | null {
+  const { history, model } = state;
+  const { top, largestVerified: proved } = history;
+  if (!model.grown || top === null || proved === null || top <= proved || top > closingSize(proved)) return null;
+  if (retriesOf(history, top) === 0 || !isLargestKnown(state, top)) return null;
+  const lost = 1 - (rateOf(history, top) ?? 0) / (rateOf(history, proved) || Number.NaN);
+  return lost > 1 - STRAINED ? lost : null;
+}
+
+function strainedNotes(state: SearchState, max: number): string[] {
+  const lost = strain(state);
+  const { top } = state.history;
+  if (lost === null || top === max) return [];
+  return [
+    `Micro-batch ${top} ran too, ${Math.round(100 * lost)} % slower, as it gives back its cache in every step: the search ended below it.`,
+  ];
 }
 
 /**

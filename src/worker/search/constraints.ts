@@ -11,9 +11,6 @@ import type { LoopFacts } from './loop-facts.js';
 /** What processes have shown of the script. */
 type Seen = Pick<LoopFacts, 'loop' | 'ownAmp' | 'samples' | 'mostBytes'> & Partial<Pick<LoopFacts, 'longestTokens'>>;
 
-/** What no GPU has run yet: there it stays off until it is measured (`bench/rungs/run.mjs`), and is then taken out here. */
-const UNTRIED_ON_GPUS: readonly HookKnob[] = ['offloaded_part', 'activation_memory_budget', 'optimizer_on_host'];
-
 /** The bounds of a search; `unable`: knobs that a probe has shown to do nothing. The tuner sees one batch of a loop that accumulates by itself; `withLoop` turns the answer back. */
 export function constraintsOf(
   options: JobOptions,
@@ -39,7 +36,7 @@ export function constraintsOf(
   );
   const can = loop?.can ?? null;
   const onHost = isHost(target.kind);
-  const not = Object.fromEntries([...unable, ...(onHost ? [] : UNTRIED_ON_GPUS)].map((knob) => [knob, false]));
+  const not = Object.fromEntries(unable.map((knob) => [knob, false]));
   const forbidden = options.chunkedLoss === 'off' ? { chunked_loss: false } : {};
   const names = Object.entries(ALLOWANCES) as [Allowance, AllowedKnob][];
   const allowed = Object.fromEntries(

@@ -203,21 +203,22 @@ torch.save({name: value for name, value in model.state_dict().items() if "tracke
                 for key, value in weights["amp"].items():
                     self.assertTrue(torch.equal(value, weights["checkpointing,amp"][key]), key)
 
-    def assert_offloaded(self, name, least, **env):
+    def assert_offloaded(self, name, **env):
         """A file stands in for the host's memory, which a machine without a GPU has no other of."""
-        host = os.path.join(ROOT, "test", "fixtures", "worker", "host")
-        text = self.MIXED % self.MODELS[name] + "\nimport oomtune.hook.apply.rung as o\nprint(o.moved)\n"
+        state = os.path.join(ROOT, "test", "fixtures", "worker", "state")
+        end = "\nimport oomtune.hook.apply.host_copies as copies\nprint(copies.HostCopies.moved)\n"
+        text = self.MIXED % self.MODELS[name] + end
         weights, moved = [], []
         for knobs in ("", "offload", "checkpointing,offload"):
             on = {"OOMTUNE_OFFLOAD": int("offload" in knobs), "OOMTUNE_CHECKPOINTING": int("check" in knobs)}
-            on["OOMTUNE_HOOK_KNOBS"] = "micro_batch,accumulation," + knobs if env else knobs
+            on["OOMTUNE_HOOK_KNOBS"] = "micro_batch,accumulation," + knobs
             with tempfile.TemporaryDirectory() as folder:
-                result = run(text, "apply", cwd=folder, beside=[host], **env, **on)
+                result = run(text, "apply", cwd=folder, beside=[state], STREAMED=1, **env, **on)
                 self.assertEqual(result.status, 0, result.errors)
                 weights.append(torch.load(folder + "/out.pt"))
             moved.append(int(result.output))
         self.assertEqual(moved[0], 0)
-        self.assertTrue(moved[1] >= moved[2] >= least and moved[1] > 0, moved)
+        self.assertTrue(moved[1] >= moved[2] > 0, moved)
         for other in weights[1:]:
             for key, value in weights[0].items():
                 self.assertTrue(torch.equal(value, other[key]), key)
@@ -247,16 +248,11 @@ torch.save({name: value for name, value in model.state_dict().items() if "tracke
                         for key, value in weights[0].items():
                             self.assertTrue(torch.equal(value, other[key]), key)
 
-    def test_offload_and_checkpointing_together_change_no_weight(self):
-        for name in self.MODELS:
-            with self.subTest(name):
-                self.assert_offloaded(name, 0)
-
     def test_a_cut_call_has_the_same_knobs_in_its_recomputation(self):
         """What is kept for the backward pass is kept by the recomputation of each part: there it has to go to the host."""
         for name in ("repeated blocks", "a checkpoint of the script's own"):
             with self.subTest(name):
-                self.assert_offloaded(name, 1, OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=2, OOMTUNE_CUT="model")
+                self.assert_offloaded(name, OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=2, OOMTUNE_CUT="model")
 
     def test_autocast_after_checkpointing_is_autocast_and_checkpointing(self):
         """Rungs are tried in this order in one process."""

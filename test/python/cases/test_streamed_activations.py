@@ -1,8 +1,10 @@
 """What is saved for the backward pass waits elsewhere, for which copies stand where there is no GPU."""
 
+import contextlib
 import gc
 import os
 import sys
+import types
 import unittest
 import unittest.mock
 import weakref
@@ -13,6 +15,7 @@ from support import ROOT
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
 from oomtune.hook.apply import host_copies, streamed_activations
+from oomtune.hook.apply.offload import Offload
 from oomtune.hook.apply.streamed_activations import StreamedActivations
 
 
@@ -137,6 +140,21 @@ class Streamed(unittest.TestCase):
         saved.sum().backward()
         hosts = [host() for host in Copies.latest.hosts] if hasattr(Copies, "latest") else []
         self.assertFalse(any(host is not None and host.numel() == 800 for host in hosts))
+
+    def test_sharded_weights_whose_memory_goes_between_uses_are_waited_for(self):
+        class FullyShardedDataParallel(torch.nn.Linear):
+            pass
+
+        for kind, waited in ((FullyShardedDataParallel, 1), (torch.nn.Linear, 0)):
+            module = kind(8, 8)
+            modules = types.SimpleNamespace(all=lambda: [module], roots=lambda: [module])
+            offload = Offload(torch, lambda: False, modules)
+            offload.switch(True, "")
+            with unittest.mock.patch.object(
+                torch.autograd.graph, "save_on_cpu", return_value=contextlib.nullcontext()
+            ) as waits:
+                offload.around(module, module.forward, self.input).sum().backward()
+            self.assertEqual(waits.call_count, waited)
 
 
 if __name__ == "__main__":

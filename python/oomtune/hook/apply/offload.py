@@ -14,13 +14,10 @@ if TYPE_CHECKING:
     from ..types import Call, Module, Torch
     from ..watch.models import Modules
 
-#: Copies run beside the computation, and weights stay where they are; else each is waited for, as torch's own `save_on_cpu` does.
-#: No GPU has run it yet: to be turned on when bench/rungs/run.mjs has shown what it costs there.
-STREAMED = False
-
 
 class Offload:
-    """`recomputes()`: see Rung."""
+    """Copies run beside the computation, and weights stay where they are. Where those are sharded, their memory is taken away between uses, so that
+    each copy is waited for (torch's own `save_on_cpu`). `recomputes()`: see Rung."""
 
     def __init__(self, torch: Torch, recomputes: Callable[[], bool], modules: Modules) -> None:
         self._torch = torch
@@ -52,7 +49,7 @@ class Offload:
             return call(*args, **kwargs)
         self.inside = True
         try:
-            if self._part is None and not STREAMED:
+            if is_sharded(self._modules.all()):
                 with self._torch.autograd.graph.save_on_cpu(pin_memory=True):
                     return call(*args, **kwargs)
             return self._stream(module, call, *args, **kwargs)
