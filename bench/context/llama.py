@@ -41,8 +41,11 @@ class Dequantised(torch.autograd.Function):
 
 
 def weight_of(packed, scales, shape, dtype):
-    pairs = torch.stack((packed & 15, packed >> 4), -1).view(-1, BLOCK)
-    return ((pairs.to(dtype) - 7.5) * scales[:, None].to(dtype)).view(shape)
+    weight = torch.empty((packed.numel(), 2), dtype=dtype, device=packed.device)
+    weight[:, 0] = packed & 15
+    weight[:, 1] = packed >> 4
+    weight.sub_(7.5).view(-1, BLOCK).mul_(scales[:, None].to(dtype))
+    return weight.view(shape)
 
 
 class FourBit(nn.Linear):

@@ -57,9 +57,11 @@ async function rowOf(weights, budget) {
     const found = await longest(weights, budget, ['--knob-min', String(least)]);
     if (found.status !== 'found') {
       if (found.status === 'failed') throw new Error(`${found.failure.class}: ${found.failure.evidence}`);
+      say(`  ${weights}, ${budget} ${unit}: nothing from ${least} on: ${found.failure.evidence}`);
       break;
     }
     searches.push(found);
+    say(`  ${weights}, ${budget} ${unit}: ${found.knob.max} ${rungOf(found.config)}, ${found.wall_s} s`);
     least = Math.ceil((MORE * found.knob.max) / 64) * 64;
   }
   const plain = searches.find(plainly) ?? null;
