@@ -127,6 +127,7 @@ class ProbeController:
     # -- called by the watchers of optimizers and backward passes
 
     def before_backward(self) -> None:
+        self._call_resizer.backward()
         self._rewind.loop_continues()
         if self._accumulator.own_accumulation > 1 and self._loop_may_end():
             self._rewind.backward_done()
