@@ -20,6 +20,7 @@ from .batch_size_variables import BatchSizeVariables
 from .call_resizer import CallResizer, mentions_loaders
 from .iterations import Iterations, LeadingLoader, LoopCandidates
 from .probe import Probe, ProbeRequest
+from .reach import Reach
 from .rewind import Rewind
 from .step_phases import FORWARD_BACKWARD, LOAD, OPTIMIZER, OTHER
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 UNASKED = 4
 #: The fewest optimizer steps that show whether a size fits: the first makes the optimizer's state, the second uses it.
 FEWEST_STEPS = 2
+WHOLE_BATCHES = (
+    "the items of the data set are whole batches, and how many of them the DataLoader joins does not reach the model, which is "
+    "called with %d rows all the same"
+)
 
 
 class ProbeController:
@@ -57,6 +62,7 @@ class ProbeController:
         self._prefetching = False
         #: The script's variables that hold its loader's batch size, if they are set with it.
         self._variables: BatchSizeVariables | None = None
+        self._reach = Reach(instrumentation.torch, instrumentation.cut.calls)
         self._call_resizer = CallResizer(instrumentation, self)
         self._call_resizer.watch()
 
@@ -206,6 +212,8 @@ class ProbeController:
             self._describe_call()
         else:
             self._call_resizer.release()
+            if own_batch(iterator.loader) == 1:
+                self._reach.watch()
             self._describe(iterator)
         if hook.trainer_accumulation:
             self._accumulator.own_accumulation = hook.trainer_accumulation
@@ -282,6 +290,7 @@ class ProbeController:
         self._rewind.disarm()
         self._factories.clear()
         self._accumulator.release()
+        self._reach.unwatch()
         self._call_resizer.release()
         if self._variables is not None:
             self._variables.restore(sys._getframe())
@@ -313,6 +322,9 @@ class ProbeController:
 
     def _finish_step(self) -> None:
         self._new_step()
+        rows = self._reach.step_done(self.probe.size)
+        if rows is not None:
+            self._hook.stop_unsuitable(WHOLE_BATCHES % rows)
         if self._call_resizer.iteration_done():
             self.probe.current.skip += 1
         self.probe.step_done(self._prefetching)
