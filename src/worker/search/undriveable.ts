@@ -88,15 +88,18 @@ export function ignored(one: number, other: number, ran: number): Diagnosis {
 /** The script trained, with its own batch, before any loop that the hook can set. `byHand`: it had no optimizer. */
 export function trainedAtItsOwn(verdict: Diagnosis, byHand: boolean): Diagnosis | null {
   if (verdict.class !== 'device_oom' || verdict.phase !== 'train') return null;
-  if (byHand) {
-    const why =
-      'The script ran out of memory in a forward pass before it had made a torch optimizer: where it steps its weights by itself no step can be seen, and so no size be set.';
-    const advice = `Have an optimizer of torch step the weights: torch.optim.SGD(model.parameters(), lr) does what p.data.add_(p.grad, alpha=-lr) does. ${PLACEHOLDER}`;
-    return { ...userError(why, advice), phase: 'train', cause: why };
-  }
+  if (byHand) return steppedByHand();
   const cause =
     'The script ran out of memory at a batch of its own: it trains without a torch DataLoader, so that no size could be set.';
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
+}
+
+/** The script ran out of memory before it had made an optimizer, and made none later either. */
+export function steppedByHand(): Diagnosis {
+  const cause =
+    'The script ran out of memory in a forward pass before it had made a torch optimizer: where it steps its weights by itself no step can be seen, and so no size be set.';
+  const advice = `Have an optimizer of torch step the weights: torch.optim.SGD(model.parameters(), lr) does what p.data.add_(p.grad, alpha=-lr) does. ${PLACEHOLDER}`;
+  return { ...userError(cause, advice), phase: 'train', cause };
 }
 
 /** The hook's text with a capital and a full stop. */

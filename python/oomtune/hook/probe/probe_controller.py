@@ -65,6 +65,7 @@ class ProbeController:
         self._reach = Reach(instrumentation.torch, instrumentation.cut.calls)
         self._call_resizer = CallResizer(instrumentation, self)
         self._call_resizer.watch()
+        instrumentation.cut.calls.early = self._hook.settings.at_call
 
     # -- called by LoaderIterator
 
