@@ -136,6 +136,8 @@ describe('run, of a loop without a DataLoader', () => {
     { script: 'time_first.py', words: ['--batch_size', '256'], budget: '40MiB', accumulated: 1 },
     // Its own batch fails before it is seen whether a loader is asked: what fits is searched from its first call on.
     { script: 'speaks_of_loaders.py', words: ['--batch-size', '2048'], budget: '120MiB', accumulated: 1 },
+    // As pyro does it: the batch that does not fit comes before the optimizer.
+    { script: 'late_optimizer.py', words: ['2048'], budget: '80MiB', accumulated: 1 },
   ])('cuts its batches where they do not fit, to the weights of the uncut run: $script', async (loop) => {
     const folder = mkdtempSync(join(tmpdir(), 'oomtune-by-hand-'));
     const [cut, uncut] = [join(folder, 'cut'), join(folder, 'uncut')];

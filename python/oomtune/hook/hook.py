@@ -268,7 +268,8 @@ class Hook:
         """Cutting the batch would change the training: says so and ends the process."""
         message = "the batch is not cut at the model's call, since %s" % reason
         if not self.controlled:
-            instead = "" if self.loaderless else " --cut loader cuts the loader's batches instead."
+            told = self.loaderless or "--cut model" in reason
+            instead = "" if told else " --cut loader cuts the loader's batches instead."
             sys.stderr.write("oomtune: %s.%s\n" % (message, instead))
         self.goodbye("uncut", message)
         self.exit_process(1)

@@ -50,7 +50,8 @@ class Settings:
         self.knobs = frozenset(knob for knob in asked if knob in KNOBS)
         #: Fresh processes shall be forks of this one, if possible.
         self.forks = self.probing and environ.get("OOMTUNE_FORK") == "1"
-        #: A loop without a loader begins with its first call of the model, whatever the script's files mention.
+        #: A loop begins with its first batch, before its optimizer is made; without a loader with its first call of the model,
+        #: whatever the script's files mention.
         self.at_call = self.probing and environ.get("OOMTUNE_AT_CALL") == "1"
         #: With a loader's batch size the script's variables are set that hold it.
         self.sets_variables = self.probing and environ.get("OOMTUNE_SET_VARIABLES") == "1"

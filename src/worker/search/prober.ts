@@ -22,7 +22,7 @@ import {
   withSpeed,
 } from './observe.js';
 import { mayBeOfFork, Processes } from './processes.js';
-import { neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
+import { neverReached, steppedByHand, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
 import { unheardDiagnosis, unheardRefusal } from './unheard.js';
 import type { Measurement } from './worst-rank.js';
 
@@ -155,6 +155,10 @@ export class Prober {
       this.diagnosis = uncut(goodbye, this.facts.loop);
       return { ...observeDeath(probe, ran, this.diagnosis, exit), uncut: true };
     }
+    if (this.#processes.mode === 'probe' && goodbye !== null && this.#processes.unmade && !this.#measured) {
+      this.diagnosis = steppedByHand(); // nor was an optimizer made later
+      return observeDeath(probe, ran, this.diagnosis, exit);
+    }
     if (this.#processes.mode === 'probe' && goodbye !== null) {
       this.undriveable = true;
       this.diagnosis = undriveable(goodbye, probe.steps);
@@ -190,8 +194,11 @@ export class Prober {
       this.#processes.mode === 'probe' && session.loop === null
         ? trainedAtItsOwn(verdict, session.exception?.without_optimizer === true)
         : null;
-    if (trainedAlone !== null && session.exception?.waited_for_loader && !this.#processes.hook.atCall)
+    const { waited_for_loader: waited, without_optimizer: unmade } = session.exception ?? {};
+    if (trainedAlone !== null && (waited || unmade) && !this.#processes.hook.atCall) {
+      this.#processes.unmade = unmade === true;
       return this.#fromFirstCall(probe);
+    }
     this.diagnosis = trainedAlone ?? this.diagnosis;
     if (verdict.class === 'user_error' && (await this.#trainsAtItsOwn(probe))) {
       const { own_batch: own, place } = this.facts.loop as Loop;
@@ -207,7 +214,7 @@ export class Prober {
     return verdict.class === 'device_oom' && life > 1 && this.#processes.used === 1 && fitted;
   }
 
-  /** Repeats the probe in a start that does not wait for a loader to be asked: the script's own batch may be too large. */
+  /** Repeats the probe in a start that waits neither for a loader to be asked nor for an optimizer: the script's own batch may be too large. */
   async #fromFirstCall(probe: Probe): Promise<Observation> {
     this.deps.log.info(
       { probe },

@@ -26,6 +26,8 @@ export class Processes {
   used = 0;
   /** The live process can take no more. */
   spent = false;
+  /** A process ran out of memory before the script had made an optimizer. */
+  unmade = false;
   /** The rung of its last probe. */
   rung: Rung | null = null;
   /** How the current launch was started. */
@@ -132,8 +134,10 @@ export class Processes {
       this.deps.progress({ type: 'life', launch, life: this.lives + 1, why: 'to see what the script asks for' });
       if ((await life.ready()) !== null || life.exit?.ended_by === 'timeout') return life;
       this.deps.log.info('a fork of the job did not come to its training loop: the search makes a start of its own');
-      // Its own batch ran out of memory while a loader might yet have been asked for one: the start would wait for that as well.
-      if (life.exception?.waited_for_loader) this.hook.atCall = true;
+      // Its own batch ran out of memory while a loader might yet have been asked for one, or an optimizer been made: the start would
+      // wait for that as well.
+      this.unmade = life.exception?.without_optimizer === true;
+      if (life.exception?.waited_for_loader || this.unmade) this.hook.atCall = true;
     }
     await this.close();
     return null;

@@ -7,6 +7,9 @@ export const PLACEHOLDER =
 
 const CUT_LOADER =
   '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.';
+/** Where a framework's step compares what its model makes of the samples. */
+const CUT_MODEL =
+  '--cut model cuts the call of the model alone, so that the loss compares the samples of the whole batch. Or give a larger --budget.';
 /** Where no loader makes the batches. */
 const NO_CUT =
   'Give a larger --budget, or leave --amp and --checkpointing at auto, which need no cut: without a DataLoader there is none elsewhere. A smaller batch by the script’s own flag trains something else.';
@@ -54,8 +57,9 @@ export const without8bit = (goodbye: Goodbye): Diagnosis => ({
 
 /** As `uncut`, with the hook's sentence. */
 export function uncutFor(evidence: string | null, loop: Loop | null): Diagnosis {
+  const other = evidence?.includes('--cut model') ? CUT_MODEL : CUT_LOADER;
   return {
-    ...userError(evidence ?? 'The batch is not cut at the model’s call.', loop?.place === 'call' ? NO_CUT : CUT_LOADER),
+    ...userError(evidence ?? 'The batch is not cut at the model’s call.', loop?.place === 'call' ? NO_CUT : other),
     cause: 'The batch could not be cut into micro-batches without training something else.',
     phase: 'train',
     cure: 'none',
@@ -88,15 +92,18 @@ export function ignored(one: number, other: number, ran: number): Diagnosis {
 /** The script trained, with its own batch, before any loop that the hook can set. `byHand`: it had no optimizer. */
 export function trainedAtItsOwn(verdict: Diagnosis, byHand: boolean): Diagnosis | null {
   if (verdict.class !== 'device_oom' || verdict.phase !== 'train') return null;
-  if (byHand) {
-    const why =
-      'The script ran out of memory in a forward pass before it had made a torch optimizer: where it steps its weights by itself no step can be seen, and so no size be set.';
-    const advice = `Have an optimizer of torch step the weights: torch.optim.SGD(model.parameters(), lr) does what p.data.add_(p.grad, alpha=-lr) does. ${PLACEHOLDER}`;
-    return { ...userError(why, advice), phase: 'train', cause: why };
-  }
+  if (byHand) return steppedByHand();
   const cause =
     'The script ran out of memory at a batch of its own: it trains without a torch DataLoader, so that no size could be set.';
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
+}
+
+/** The script ran out of memory before it had made an optimizer, and made none later either. */
+export function steppedByHand(): Diagnosis {
+  const cause =
+    'The script ran out of memory in a forward pass before it had made a torch optimizer: where it steps its weights by itself no step can be seen, and so no size be set.';
+  const advice = `Have an optimizer of torch step the weights: torch.optim.SGD(model.parameters(), lr) does what p.data.add_(p.grad, alpha=-lr) does. ${PLACEHOLDER}`;
+  return { ...userError(cause, advice), phase: 'train', cause };
 }
 
 /** The hook's text with a capital and a full stop. */

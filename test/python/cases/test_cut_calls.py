@@ -34,6 +34,29 @@ class Mean(Contrast):
         return self.net(x).pow(2).mean()
 
 
+class Stepped(nn.Module):
+    """As a LightningModule: makes its loss of outputs, in a method, and gathers what it logs."""
+
+    def __init__(self, compares):
+        super().__init__()
+        self.net, self.compares = net(), compares
+        self.epoch, self.count, self.logged = [], torch.zeros(()), []
+
+    def log(self, value):
+        self.logged.append(value)
+
+    def training_step(self, batch, index):
+        found = self.net(batch["x"])
+        self.count += len(found)
+        loss = found.pow(2).mean()
+        if self.compares:
+            found = nn.functional.normalize(found, dim=1)
+            loss = nn.functional.cross_entropy(found @ found.flip(0).t() * 5, torch.arange(len(found)))
+        self.epoch.append(float(loss.detach()))
+        self.log(self.epoch[-1])
+        return {"loss": loss, "found": found}
+
+
 class Looks(CutCase):
     """Micro-batches that a framework makes and adds up: what it trains on them is looked at once."""
 
@@ -55,6 +78,26 @@ class Looks(CutCase):
     def test_a_loss_that_compares_samples_is_refused(self):
         with self.assertRaisesRegex(Refused, "Contrast computes a loss that compares the samples of its batch"):
             self.accumulated(Contrast, look=True)
+
+    def stepped(self, model):
+        self.cut._looked = False  # another test's first step has shown it
+        self.cut.release()
+        self.cut.look(16)
+        for index, part in enumerate(rows().split(16)):
+            batch = {"x": part}
+            self.cut.look_at_step(model, model.training_step, (batch, index), ("log",))
+            (model.training_step(batch, index)["loss"] / 4).backward()
+        return model
+
+    def test_a_step_that_compares_what_the_model_makes_of_the_samples_is_refused(self):
+        why = r"Stepped.training_step computes a loss that compares the samples .*\(with --cut model it does not\)"
+        with self.assertRaisesRegex(Refused, why):
+            self.stepped(Stepped(compares=True))
+
+    def test_a_step_that_does_not_is_left_as_it_is_and_gathers_nothing_of_the_look(self):
+        model = self.stepped(Stepped(compares=False))
+        self.assertEqual((len(model.epoch), model.count.item()), (len(rows().split(16)), len(rows())))
+        self.assertEqual(model.epoch, model.logged)
 
     def test_a_mean_over_samples_is_left_as_it_is(self):
         before = self.accumulated(Mean, look=False)

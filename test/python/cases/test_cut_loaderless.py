@@ -39,5 +39,40 @@ class TimeFirst(unittest.TestCase):
             self.assertAlmostEqual(float(a), float(b), delta=1e-9)
 
 
+LATE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(0)
+class Model(nn.Linear):
+    def forward(self, x):
+        seen.append(len(x)); return super().forward(x)
+model, seen, optimizer = Model(4, 3), [], None
+data, labels = torch.randn(48, 4), torch.randint(3, (48,))
+loader = DataLoader(TensorDataset(data, labels), batch_size=24)
+for x, y in %s:
+    nn.functional.cross_entropy(model(x), y).backward()
+    if optimizer is None: optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.step(); optimizer.zero_grad()
+print(max(seen), *[repr(p.sum().item()) for p in model.parameters()])
+"""
+
+
+class LateOptimizer(unittest.TestCase):
+    def test_the_first_batch_is_cut_before_the_optimizer_is_made(self):
+        knobs = {"OOMTUNE_MICRO_BATCH": 8, "OOMTUNE_ACCUMULATION": 3, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
+        for batches, samples in (("loader", 48), ("zip(data.split(24), labels.split(24))", None)):
+            with self.subTest(batches):
+                seen = {} if samples is None else {"OOMTUNE_OWN_SAMPLES": samples}
+                bare = run(LATE % batches, "apply")
+                tuned = run(LATE % batches, "apply", OOMTUNE_OWN_BATCH=24, **seen, **knobs)
+                self.assertEqual((bare.status, tuned.status), (0, 0), tuned.errors)
+                one, other = bare.output.split(), tuned.output.split()
+                self.assertEqual((one[0], other[0]), ("24", "8"))
+                for a, b in zip(one[1:], other[1:]):
+                    self.assertAlmostEqual(float(a), float(b), delta=1e-9)
+
+
 if __name__ == "__main__":
     unittest.main()

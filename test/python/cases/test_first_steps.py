@@ -83,6 +83,10 @@ class OwnBatch(unittest.TestCase):
     def test_of_a_loop_without_a_loader(self):
         self.assertEqual(self.batch("x = torch.randn(20, 4)"), 20)
 
+    def test_a_call_of_one_row_counts_if_a_backward_pass_follows(self):
+        self.assertEqual(self.batch("x = torch.randn(20, 4); model(x[:1])"), 20)
+        self.assertEqual(self.batch("x = torch.randn(1, 4)"), 1)
+
     def test_it_is_in_the_second_dimension_where_a_name_says_so(self):
         self.assertEqual(self.batch("batch_size = 6\nx = torch.randn(20, batch_size, 4)"), 6)
 

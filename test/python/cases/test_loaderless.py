@@ -355,6 +355,30 @@ class AtCall(unittest.TestCase):
         self.assert_driven(result, 8)
         self.assertEqual(self.rows(), [8, 3, 50, 5])
 
+    def test_an_agent_that_asks_the_model_between_its_batches(self):
+        # As CleanRL's dqn.py: with gradients, in training mode, at first more often than it learns. Some play at random first,
+        # some ask at the line at which they learn.
+        for first, call in ((0, "model"), (16, "model"), (0, "(lambda x: model(x))")):
+            with self.subTest(first=first, call=call):
+                result = self.drive(
+                    "batch_size = 16\n"
+                    "state, ask = torch.randn(1, 4), %s\n"
+                    "for turn in range(10**6):\n"
+                    "    if turn >= %d:\n"
+                    "        values = ask(state); note('asked', (len(values),))\n"
+                    "    if turn >= 12 and turn %% 3 == 0:\n"
+                    "        chosen = torch.randint(600, (batch_size,))\n"
+                    "        step(nn.functional.cross_entropy(ask(data[chosen]), labels[chosen]))\n" % (call, first)
+                )
+                self.assert_driven(result, 16)
+                self.assertEqual({line for line in self.seen if "asked" in line}, {"asked (1,)"})
+                self.assertEqual(sorted(set(self.rows()) - {16}), [1, 3, 5, 50])
+
+    def test_batches_of_one_row_begin_after_one_of_them(self):
+        result = self.drive("while True: step(nn.functional.cross_entropy(model(data[:1]), labels[:1]))\n")
+        self.assert_driven(result, 1)
+        self.assertEqual(self.rows(), [1, 3, 50, 5])
+
     def test_validation_keeps_its_own_batches(self):
         result = self.drive(
             "while True:\n"

@@ -238,6 +238,40 @@ class Driving(unittest.TestCase):
         self.assert_driven(result)
         self.assertEqual(result.one("loop")["own_batch"], 8)
 
+    def test_an_optimizer_that_is_made_after_the_first_batch(self):
+        # Where the script's own batch does not fit, no optimizer is waited for.
+        result = self.drive(
+            "del optimizer\n"
+            "with torch.no_grad(): mean = torch.stack([x for x, y in DataLoader(data, batch_size=7)][:-1]).mean()\n"
+            "made = None\n"
+            "for epoch in range(100):\n"
+            "    for x, y in DataLoader(data, batch_size=8):\n"
+            "        note('batch', len(x))\n"
+            "        nn.functional.mse_loss(model(x), y).backward()\n"
+            "        made = made or torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "        made.step(); made.zero_grad()\n",
+            OOMTUNE_AT_CALL=1,
+        )
+        self.assert_driven(result)
+        self.assertEqual(self.seen[0], "batch 3")
+
+    def test_the_length_of_a_data_set_of_whole_batches_is_no_number_of_samples(self):
+        # As PyKEEN's, which counts its batches; and as data sets that are asked for many samples at once.
+        whole = (
+            "class Whole(Dataset):\n"
+            "    def __len__(self): return 5\n"
+            "    def __getitem__(self, i): return data[i * 8:i * 8 + 8]\n"
+            "loader = DataLoader(Whole(), batch_size=None)\n"
+        )
+        listed = "loader = DataLoader(data, sampler=BatchSampler(RandomSampler(data), 8, False), batch_size=None)\n"
+        for head, samples in ((whole, None), (listed, 40)):
+            result = self.drive(
+                "from torch.utils.data import BatchSampler, Dataset, RandomSampler\n" + head + "while True:\n"
+                "    for x, y in loader: work(x, y)\n"
+            )
+            self.assert_driven(result)
+            self.assertEqual((result.one("loop")["own_batch"], result.one("loop")["samples"]), (8, samples))
+
     def test_workers_do_not_connect(self):
         for context in ("fork", "spawn"):
             with self.subTest(context):

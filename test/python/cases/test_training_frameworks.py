@@ -138,6 +138,17 @@ class Entries(unittest.TestCase):
         self.assertEqual(self.cut, [("loader", "Lightning accumulates by itself")])
         counted = "Trainer(limit_train_batches=4, val_check_interval=2, "
         self.assert_equivalent(run, LIGHTNING.replace("Trainer(", counted) % 1, 4, 4)
+        # What compares the samples would compare those of a micro-batch.
+        mean = "nn.functional.mse_loss(self.net(batch[0]), batch[1])\n    def validation"
+        compared = "nn.functional.cross_entropy(self.net(batch[0]) @ batch[1].t(), torch.arange(len(batch[0])))\n    def validation"
+        contrast = LIGHTNING.replace(mean, compared) % 1
+        knobs = {"OOMTUNE_MICRO_BATCH": 4, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
+        result = run(contrast, "apply", OOMTUNE_OWN_BATCH=16, **knobs)
+        self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "uncut"), result.errors)
+        self.assertIn("--cut model", result.one("goodbye")["message"])
+        self.assertNotIn("--cut loader", result.errors)
+        result = run(contrast, "apply", OOMTUNE_OWN_BATCH=16, OOMTUNE_CUT="model", **knobs)
+        self.assertEqual(result.status, 0, result.errors)
 
     @needs("transformers")
     def test_trainer(self):

@@ -67,6 +67,26 @@ class Bounds(unittest.TestCase):
         )
         self.assert_given_up(result, "the script makes step after step without asking its DataLoader for another batch")
 
+    def test_whole_batches_of_which_the_script_takes_the_first(self):
+        why = (
+            "the items of the data set are whole batches, and how many of them the DataLoader joins does not reach the model, "
+            "which is called with 8 rows all the same"
+        )
+        whole = (
+            "from torch.utils.data import Dataset\n"
+            "class Whole(Dataset):\n"
+            "    def __len__(self): return 5\n"
+            "    def __getitem__(self, i): return data[i * 8:i * 8 + 8]\n"
+        )
+        for loop in (
+            "for x, y in DataLoader(Whole(), batch_size=1): work(x[0], y[0])\n",
+            "for x, y in DataLoader(Whole(), batch_size=1, collate_fn=lambda items: items[0]): work(x, y)\n",
+        ):
+            result = self.run_in(whole + loop, [probe(1), probe(4)])
+            self.assert_given_up(result, why)
+        result = self.run_in("for x, y in DataLoader(data, batch_size=1): work(x, y)\n", [probe(1), probe(4)])
+        self.assertEqual([m["micro_batch"] for m in result.of("measured")], [1, 4])
+
     def test_no_optimizer(self):
         result = self.run_in(
             "model, optimizer = nn.Linear(4, 2), None\n"

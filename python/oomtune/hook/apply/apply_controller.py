@@ -7,7 +7,7 @@ from __future__ import annotations
 import weakref
 
 from ..report.training_loop import DIFFERENCES
-from ..watch.loader import own_batch
+from ..watch.loader import own_batch, sample_count
 from .loaderless import LoaderlessLoops
 from .micro_batches import (
     CollatedBatches,
@@ -90,7 +90,18 @@ class ApplyController:
     def supplies(self, iterator: LoaderIterator) -> bool:
         if iterator in self._batches:
             return True
-        return self._instrumentation.training_mode.is_training()
+        return self._instrumentation.training_mode.is_training() or self._begins_early(iterator.loader)
+
+    def _begins_early(self, loader: Loader) -> bool:
+        """Whether this is the loader of the training, as a search has seen it, before the script has made its optimizer. Its first batch
+        is then cut as all others; where the loop is to go round for each micro-batch, it may be no training loop yet."""
+        instrumentation, settings = self._instrumentation, self._hook.settings
+        if instrumentation.optimizers.exist() or not self._torch.is_grad_enabled():
+            return False
+        seen = (self._early.own_batch(loader), sample_count(loader)) == (settings.own_batch, settings.own_samples)
+        if seen and self._hook.cut_choice()[0] == "model":
+            instrumentation.cut.calls.early = True
+        return instrumentation.cut.calls.early
 
     def next(self, iterator: LoaderIterator) -> Any:
         current = self._batches.get(iterator)

@@ -108,6 +108,8 @@ def lightning_trainer(hook: Hook, module: ModuleType) -> None:
         automatic = bool(getattr(model, "automatic_optimization", True))
         hook.accumulates = "Lightning" if automatic else None
         settings = hook.settings
+        if automatic:
+            _look_at_steps(hook, self, model)
         if settings.searching:
             _endless(self)
             return original(self, model, *args, **kwargs)
@@ -128,6 +130,26 @@ def lightning_trainer(hook: Hook, module: ModuleType) -> None:
         return original(self, model, *args, **kwargs)
 
     kind.fit = fit
+
+
+def _look_at_steps(hook: Hook, trainer: Any, model: Module) -> None:
+    """Where Lightning adds up micro-batches, the loss that `training_step` makes is looked at, as a module's own is."""
+    strategy: Any = getattr(trainer, "strategy", None)
+    instrumentation = hook.instrumentation
+    original = getattr(strategy, "training_step", None)
+    if instrumentation is None or original is None or hasattr(original, "_oomtune"):
+        return
+
+    @functools.wraps(original)
+    def training_step(*args: Any, **kwargs: Any) -> Any:
+        # Of the batch, which comes first, and its number.
+        if args and not kwargs:
+            with strategy.precision_plugin.train_step_context():
+                instrumentation.cut.look_at_step(model, model.training_step, args, ("log", "log_dict"))
+        return original(*args, **kwargs)
+
+    setattr(training_step, "_oomtune", True)
+    strategy.training_step = training_step
 
 
 def _count_parts(trainer: Any, parts: int) -> None:

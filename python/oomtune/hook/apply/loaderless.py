@@ -33,7 +33,10 @@ class LoaderlessLoops:
         self._calls.before = None
 
     def _before_call(self, module: Module, args: Any, kwargs: Any) -> None:
-        if not self._instrumentation.active or not module.training or not self._calls.begins(module):
+        if not self._instrumentation.active or not module.training:
+            return
+        self._calls.early = self._calls.early or self._begins_early(args, kwargs)
+        if not self._calls.begins(module):
             return
         instrumentation, settings = self._instrumentation, self._instrumentation.hook.settings
         cut, wanted = instrumentation.cut, settings.wanted
@@ -58,6 +61,13 @@ class LoaderlessLoops:
         rows = self._rows(args, kwargs, wanted)
         if rows is not None:
             cut.note_batch_rows(rows)
+
+    def _begins_early(self, args: Any, kwargs: Any) -> bool:
+        """Whether a module is called with a batch of the size that a search has seen, before the script has made its optimizer."""
+        own = self._instrumentation.hook.settings.own_batch
+        if own is None or self.loaders or self._instrumentation.optimizers.exist():
+            return False
+        return self._rows(args, kwargs, own) == own
 
     def _rows(self, args: Any, kwargs: Any, wanted: int) -> int | None:
         torch = self._instrumentation.torch

@@ -33,5 +33,8 @@ class PendingRung:
             self._instrumentation.apply_rung()
 
     def _first_forward(self, module: Module, inputs: Any) -> None:
-        if self._instrumentation.optimizers.exist() and self._instrumentation.torch.is_grad_enabled():
+        instrumentation = self._instrumentation
+        # 8-bit moments are those of an optimizer that has been made.
+        early = instrumentation.cut.calls.early and not instrumentation.hook.settings.rung.optimizer_8bit
+        if (instrumentation.optimizers.exist() or early) and instrumentation.torch.is_grad_enabled():
             self.apply()

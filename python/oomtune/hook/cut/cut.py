@@ -18,12 +18,13 @@ from .ranks import AllRanks, OneRank
 from .reductions import Reductions
 from .refusal import Mismatch, Uncuttable
 from .sample_dim import sample_dim
+from .training_step import training_step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, NoReturn, Optional, Sequence, Tuple
 
-    from ..types import LazyHeads, Leaves, Module, Torch, Tree
+    from ..types import Call, LazyHeads, Leaves, Module, Torch, Tree
     from ..watch.optimizers import Optimizers
     from .batch_dims import BatchDims, Dims
 
@@ -92,6 +93,16 @@ class Cut:
         if not self._looked and not self.engaged and rows > 1 and not self._context.exchanges:
             self._sizes, self._seen = [rows], self._seen or set()
             self.calls.take = self._look
+
+    def look_at_step(self, model: Module, step: Call, args: tuple[Any, ...], quiet: tuple[str, ...] = ()) -> None:
+        """While look() is on, before a framework's step: refuses as that does if the step makes such a loss of the model's outputs.
+        `quiet`: see training_step()."""
+        if self._seen is None or id(model) in self._seen:
+            return
+        self._seen.add(id(model))
+        if self._compares_samples(training_step(self._torch, model, step, quiet), args, {}):
+            name = "%s.%s" % (type(model).__name__, getattr(step, "__name__", "training_step"))
+            self._refuse_comparing(name, " (with --cut model it does not)")
 
     def release(self) -> None:
         self.calls.take = self._seen = None
@@ -170,11 +181,14 @@ class Cut:
 
     def _look(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
         if self._seen is not None and id(module) not in self._seen and self._compares_samples(module, args, kwargs):
-            self._refuse(
-                "%s computes a loss that compares the samples of its batch, and would compare those of a micro-batch"
-                % type(module).__name__
-            )
+            self._refuse_comparing(type(module).__name__)
         return self.calls.uncut(module, args, kwargs)
+
+    def _refuse_comparing(self, name: str, but: str = "") -> NoReturn:
+        self._refuse(
+            "%s computes a loss that compares the samples of its batch, and would compare those of a micro-batch%s"
+            % (name, but)
+        )
 
     def _compares_samples(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         tree: dict[int | str, Any] = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}

@@ -7,6 +7,8 @@ import functools
 import threading
 import weakref
 
+from ..watch.models import learns
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, ContextManager, Dict, Generator, Iterable, Mapping, Tuple
@@ -38,6 +40,8 @@ class ModelCalls:
         self._original: Call = torch.nn.Module.__call__
         self.take: Callable[[Module, Args, Kwargs], Any] | None = None
         self.before: Callable[[Module, Args, Kwargs], tuple[Args, Kwargs, ContextManager[Any]] | None] | None = None
+        #: The training has begun, though its optimizer may be made only after the first backward pass.
+        self.early = False
         self._running = 0
         self._installed = False
         #: True in the backward pass of a micro-batch: checkpoints call modules in it, on a GPU from another thread.
@@ -91,7 +95,7 @@ class ModelCalls:
     def stepped(self, module: Module) -> bool:
         """Whether an optimizer steps the module, or a part of it."""
         if not self._optimizers.exist():
-            return False
+            return self.early and module.training and learns(module)
         held = sum(len(group["params"]) for optimizer in self._optimizers.known() for group in optimizer.param_groups)
         counted = (self._optimizers.made, held)
         if counted != self._counted:

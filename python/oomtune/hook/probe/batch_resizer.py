@@ -51,6 +51,11 @@ class BatchResizer:
         tree_map(self._torch, tree, visit)
         return lengths[0] if lengths else None
 
+    def is_single(self, tree: Any) -> bool:
+        """Whether a model's inputs are one row."""
+        tensors = (leaf for leaf in tree_leaves(self._torch, tree) if isinstance(leaf, self._torch.Tensor))
+        return all(leaf.shape[self.dim] == 1 for leaf in tensors if leaf.dim() > self.dim)
+
     def may_be_sequences(self, tree: Any) -> bool:
         """Whether a model's first tensor may have sequences, of numbers of tokens or of features: no rows of features, nor images."""
         tensors = (

@@ -13,6 +13,7 @@ import re
 import sys
 
 from ..watch.script import is_user_code
+from .batch_call import BatchCall
 from .batch_resizer import BatchResizer
 from .call_rows import CallRows
 from .row_alignment import RowAlignment
@@ -54,13 +55,9 @@ class CallResizer:
         self._calls = instrumentation.cut.calls
         #: True: batch sizes are set here.
         self.on = False
-        #: Samples in the script's own call of the model; None: no call was seen.
-        self.rows: int | None = None
-        #: Each input has a row for each of them.
-        self.suitable = True
+        self._batch_call = BatchCall()
         self._resizer = BatchResizer(instrumentation.torch)
         self._alignment = RowAlignment(instrumentation.torch, self._resizer, instrumentation.optimizers)
-        self._variables: BatchSizeVariables | None = None
         #: Whether the script's batches follow the variables; None: unknown yet.
         self._follow: bool | None = None
         #: Rows of the next batch, if they change; None: they do not.
@@ -79,6 +76,20 @@ class CallResizer:
         self._steps = 0
         self._steps_each: int | None = None
         self._stale = False
+
+    @property
+    def rows(self) -> int | None:
+        """Samples in the script's own call of the model; None: no call was seen."""
+        return None if self._batch_call.found is None else self._batch_call.found.count
+
+    @property
+    def suitable(self) -> bool:
+        """Each input has a row for each of them."""
+        return self._batch_call.found is None or self._batch_call.found.suitable
+
+    @property
+    def _variables(self) -> BatchSizeVariables | None:
+        return None if self._batch_call.found is None else self._batch_call.found.variables
 
     def watch(self) -> None:
         self._calls.before = self._before_call
@@ -109,6 +120,10 @@ class CallResizer:
                 self._before, self._iterations, self._reached = before, 0, False
             self._variables.set(size, sys._getframe())
 
+    def backward(self) -> None:
+        """A backward pass of the script begins."""
+        self._batch_call.backward()
+
     def stepped(self) -> bool:
         """An optimizer has stepped. Returns whether that was the iteration's last step."""
         self._steps += 1
@@ -130,20 +145,24 @@ class CallResizer:
             return None
         if not module.training or not self._calls.begins(module):
             return self._resized_untrained(module, args, kwargs)
-        tree = (args, kwargs)
+        tree, site = (args, kwargs), self._call_site(module)
         if self.rows is None:
-            self._inspect(module, tree)
-        if self.rows is None or not (self.on or self._controller.starts_at_call()):
+            self._inspect(module, tree, site)
+        as_it_is = (args, kwargs, contextlib.nullcontext())
+        if self.rows is None:
+            return as_it_is
+        if not (self.on or self._controller.starts_at_call()):
             return None
         rows = self._resizer.rows_of(tree)
         if rows is None:
             return None
-        site = self._call_site(module)
-        if self._site in (None, site):
-            self._site = site
+        self._site = self._site or self._batch_call.site or site
+        if self._site == site:
             self._next_batch(rows)
-            if not self.on:
-                return None  # the script goes on unchanged
+        elif 1 not in (self._resizer.own, self._resizer.wanted) and self._resizer.is_single(tree):
+            return as_it_is  # an agent acts between its batches
+        if not self.on:
+            return None  # the script goes on unchanged
         return self._resized_call(tree, rows)
 
     def _resized_untrained(self, module: Module, args: Any, kwargs: Any) -> Made:
@@ -189,8 +208,10 @@ class CallResizer:
     def _is_stale(self, rows: int) -> bool:
         """Whether the script made this batch before the variables were set. Learns here whether batches follow them."""
         size = self._controller.probe.size
-        if not self._variables or self._follow is False:
-            return False
+        # An agent acts at the line at which it learns.
+        self._stale = rows == 1 != size and self._site == self._batch_call.doubted_site
+        if self._stale or not self._variables or self._follow is False:
+            return self._stale
         if rows == size:
             self._reached = True
             self._follow = self._follow or size != self._before or None
@@ -205,11 +226,16 @@ class CallResizer:
 
     # -- the first call
 
-    def _inspect(self, module: Module, tree: Any) -> None:
+    def _inspect(self, module: Module, tree: Any, site: Any) -> None:
         """Finds the batch size and its variables."""
         ask = functools.partial(self._instrumentation.cut.sample_dim, module, *tree)
         found = CallRows(self._resizer, tree, sys._getframe(), ask)
-        self.rows, self._variables, self.suitable = found.count, found.variables, found.suitable
+        if self._instrumentation.hook.settings.at_call:
+            self._batch_call.found = found if found.count else None
+            return
+        self._batch_call.made(found, site)
+        # If that does not fit, nothing does: a size is to be set at the first call, so that it is told.
+        self._instrumentation.hook.waited_for_loader = self.rows is None
 
     def _call_site(self, module: Module) -> Any:
         """Identity of the module and of the script's line that calls it, which a loop that is run again has in other code."""

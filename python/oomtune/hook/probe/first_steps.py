@@ -3,6 +3,7 @@ reset, and the loop keeps its own batches and iterators."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
@@ -11,6 +12,7 @@ import weakref
 from ..watch.growing_variables import GrowingVariables
 from ..watch.loader import own_batch, sample_count
 from ..watch.memory import device_memory
+from .batch_call import BatchCall
 from .batch_resizer import BatchResizer
 from .breakdown import MemoryBreakdown
 from .call_resizer import mentions_loaders
@@ -57,6 +59,7 @@ class FirstSteps:
         self._torch = instrumentation.torch
         #: Samples of the batches that the script trains on; None: not known (yet).
         self.batch: int | None = None
+        self._batch_call = BatchCall()
         self._samples: int | None = None
         #: Refers to the sampler of the training's loader, whose batches count: a validation may share its data set.
         self._sampler: Callable[[], Any] | None = None
@@ -127,6 +130,9 @@ class FirstSteps:
 
     def before_backward(self) -> None:
         self._backwards += 1
+        if self._batch_call.found is None:
+            self._batch_call.backward()
+            self._take_call()
 
     def before_step(self) -> None:
         if self._breakdown is not None and self.counting:
@@ -182,16 +188,23 @@ class FirstSteps:
             self._torch, instrumentation.optimizers, instrumentation.modules, memory.device
         )
 
-    def _before_call(self, module: Module, args: Any, kwargs: Any) -> None:
+    def _before_call(self, module: Module, args: Any, kwargs: Any) -> Any:
         """A call of a model in a script that speaks of no loader: how many rows has it, if it trains?"""
         calls = self._instrumentation.cut.calls
         if not module.training or not calls.begins(module):
-            return
-        calls.before = None
+            return None
         self._hook.phase = "train"
-        if self._sampler is None:
-            seen = CallRows(BatchResizer(self._torch), (args, kwargs), sys._getframe())
-            self.batch = seen.count if seen.suitable and seen.count else self.batch
+        self._batch_call.made(CallRows(BatchResizer(self._torch), (args, kwargs), sys._getframe()))
+        self._take_call()
+        return args, kwargs, contextlib.nullcontext()  # modules inside make no batch's call
+
+    def _take_call(self) -> None:
+        """Takes the batch of a call of a model, if it is known which one has it."""
+        found = self._batch_call.found
+        if found is not None:
+            self._instrumentation.cut.calls.before = None
+            if self._sampler is None and found.suitable:
+                self.batch = found.count
 
     # -- figures
 

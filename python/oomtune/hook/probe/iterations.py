@@ -35,7 +35,9 @@ class LoopCandidates:
         if loader in self._forced or self._known(loader):
             taken = self._instrumentation.torch.is_grad_enabled()
         else:
-            taken = self._instrumentation.training_mode.is_training() or (not probing and self._trainer_begins())
+            taken = self._instrumentation.training_mode.is_training() or (
+                not probing and (self._trainer_begins() or self._begins_early())
+            )
         if taken:
             self._hook.phase = "train"
         elif probing:
@@ -51,6 +53,15 @@ class LoopCandidates:
         return (
             self._hook.entry == "trainer"
             and instrumentation.optimizers.exist()
+            and instrumentation.torch.is_grad_enabled()
+        )
+
+    def _begins_early(self) -> bool:
+        """In a process that sets sizes from the first batch on: a script may make its optimizer after that, or pyro for it."""
+        instrumentation = self._instrumentation
+        return (
+            self._hook.settings.at_call
+            and not instrumentation.optimizers.exist()
             and instrumentation.torch.is_grad_enabled()
         )
 

@@ -20,6 +20,7 @@ from .batch_size_variables import BatchSizeVariables
 from .call_resizer import CallResizer, mentions_loaders
 from .iterations import Iterations, LeadingLoader, LoopCandidates
 from .probe import Probe, ProbeRequest
+from .reach import Reach
 from .rewind import Rewind
 from .step_phases import FORWARD_BACKWARD, LOAD, OPTIMIZER, OTHER
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 UNASKED = 4
 #: The fewest optimizer steps that show whether a size fits: the first makes the optimizer's state, the second uses it.
 FEWEST_STEPS = 2
+WHOLE_BATCHES = (
+    "the items of the data set are whole batches, and how many of them the DataLoader joins does not reach the model, which is "
+    "called with %d rows all the same"
+)
 
 
 class ProbeController:
@@ -57,8 +62,10 @@ class ProbeController:
         self._prefetching = False
         #: The script's variables that hold its loader's batch size, if they are set with it.
         self._variables: BatchSizeVariables | None = None
+        self._reach = Reach(instrumentation.torch, instrumentation.cut.calls)
         self._call_resizer = CallResizer(instrumentation, self)
         self._call_resizer.watch()
+        instrumentation.cut.calls.early = self._hook.settings.at_call
 
     # -- called by LoaderIterator
 
@@ -127,6 +134,7 @@ class ProbeController:
     # -- called by the watchers of optimizers and backward passes
 
     def before_backward(self) -> None:
+        self._call_resizer.backward()
         self._rewind.loop_continues()
         if self._accumulator.own_accumulation > 1 and self._loop_may_end():
             self._rewind.backward_done()
@@ -205,6 +213,8 @@ class ProbeController:
             self._describe_call()
         else:
             self._call_resizer.release()
+            if own_batch(iterator.loader) == 1:
+                self._reach.watch()
             self._describe(iterator)
         if hook.trainer_accumulation:
             self._accumulator.own_accumulation = hook.trainer_accumulation
@@ -281,6 +291,7 @@ class ProbeController:
         self._rewind.disarm()
         self._factories.clear()
         self._accumulator.release()
+        self._reach.unwatch()
         self._call_resizer.release()
         if self._variables is not None:
             self._variables.restore(sys._getframe())
@@ -312,6 +323,9 @@ class ProbeController:
 
     def _finish_step(self) -> None:
         self._new_step()
+        rows = self._reach.step_done(self.probe.size)
+        if rows is not None:
+            self._hook.stop_unsuitable(WHOLE_BATCHES % rows)
         if self._call_resizer.iteration_done():
             self.probe.current.skip += 1
         self.probe.step_done(self._prefetching)

@@ -117,6 +117,9 @@ def own_batch(loader: Loader) -> int | None:
 
 
 def sample_count(loader: Loader) -> int | None:
+    """Samples of the data set; None if unknown, as where it makes the batches itself (`batch_size=None`): it counts those."""
+    if _batch_sampler(loader) is None:
+        return None
     try:
         return len(loader.dataset)
     except (TypeError, NotImplementedError, AttributeError):
@@ -125,8 +128,19 @@ def sample_count(loader: Loader) -> int | None:
 
 def drawn_count(loader: Loader) -> int | None:
     """Samples that one pass over the loader draws; None if unknown."""
-    sampler = getattr(loader.batch_sampler, "sampler", None)
+    batches = _batch_sampler(loader)
+    if batches is None:
+        return None
+    sampler = getattr(batches, "sampler", None)
     try:
         return len(loader.sampler if sampler is None else sampler)
     except (TypeError, NotImplementedError):
         return None
+
+
+def _batch_sampler(loader: Loader) -> Any:
+    """What draws the samples of each batch; None: the data set does. It may be in the place of a sampler of single samples, for data
+    sets that are asked for many at once."""
+    if loader.batch_sampler is not None:
+        return loader.batch_sampler
+    return loader.sampler if hasattr(loader.sampler, "batch_size") else None

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from .optimizers import Optimizers
 
 
+def learns(module: Module) -> bool:
+    return any(parameter.requires_grad for parameter in module.parameters())
+
+
 class Modules:
     def __init__(self, torch: Torch, optimizers: Optimizers) -> None:
         self._torch = torch
@@ -23,20 +27,18 @@ class Modules:
         self._replicas: list[Module] | None = None
 
     def roots(self) -> list[Any]:
-        """Outermost modules that hold parameters of an optimizer. Found once, when a loop begins."""
+        """Outermost modules that hold parameters of an optimizer, found once, when a loop begins. As long as there is no optimizer:
+        those in training mode that one may be made for."""
         if self._roots is None:
             kind = self._torch.nn.Module
             # type(), not isinstance(): a lazy proxy would load its object for isinstance().
             found = [item for item in existing_objects() if issubclass(type(item), kind)]
             inner = {id(child) for module in found for child in module.__dict__.get("_modules", {}).values()}
+            outer = [module for module in found if "_parameters" in module.__dict__ and id(module) not in inner]
             ours = {id(parameter) for parameter in self._optimizers.parameters()}
-            self._roots = [
-                module
-                for module in found
-                if "_parameters" in module.__dict__
-                and id(module) not in inner
-                and any(id(parameter) in ours for parameter in module.parameters())
-            ]
+            if not ours:
+                return [module for module in outer if module.training and learns(module)]
+            self._roots = [module for module in outer if any(id(each) in ours for each in module.parameters())]
         return self._roots
 
     def all(self) -> Iterator[Any]:
@@ -122,7 +124,7 @@ class TrainingMode:
             return False
         if not self._optimizers.exist():
             # Its weights may be stepped by hand.
-            return module.training and any(parameter.requires_grad for parameter in module.parameters())
+            return module.training and learns(module)
         ours = {id(parameter) for parameter in self._optimizers.parameters()}
         return any(id(parameter) in ours for parameter in module.parameters())
 
