@@ -18,6 +18,8 @@ export interface LineSink {
 }
 
 const CAPACITY = 2 << 20;
+/** What most logs need; to clear all of it for each took longer than to read them. */
+const FIRST_CAPACITY = 64 << 10;
 /** The end of a log is read whole, however dull it looks. */
 const TAIL = 256 << 10;
 const LINES_BEFORE = 40;
@@ -39,7 +41,7 @@ const LONGEST_PIECE = 16 << 10;
 
 /** Reads a log of any length in bounded memory: an automaton skims it, and only what is near its finds, and the end, become lines. */
 export class Scanner {
-  private readonly buffer = Buffer.from(new ArrayBuffer(CAPACITY));
+  private buffer = Buffer.from(new ArrayBuffer(FIRST_CAPACITY));
   private end = 0;
   /** Lines before this position are handed on (or given up). */
   private emitted = 0;
@@ -65,12 +67,23 @@ export class Scanner {
   push(chunk: Uint8Array): void {
     for (let at = 0; at < chunk.length; ) {
       if (this.end === CAPACITY) this.compact();
+      this.makeRoom(chunk.length - at);
       const take = Math.min(chunk.length - at, CAPACITY - this.end);
       this.buffer.set(chunk.subarray(at, at + take), this.end);
       this.end += take;
       at += take;
       this.advance(false);
     }
+  }
+
+  /** For so many bytes more, or as many as it may hold. */
+  private makeRoom(bytes: number): void {
+    let capacity = this.buffer.length;
+    while (capacity < CAPACITY && capacity < this.end + bytes) capacity *= 2;
+    if (capacity === this.buffer.length) return;
+    const larger = Buffer.from(new ArrayBuffer(capacity));
+    larger.set(this.buffer.subarray(0, this.end));
+    this.buffer = larger;
   }
 
   /** Hands on the end of the log. */
