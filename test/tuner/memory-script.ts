@@ -51,19 +51,19 @@ export class Stage {
 
   #play(script: string, own: Names, size: number, zero: () => void): void {
     const names = (name: string): Names => (name.startsWith('$') ? this.#shared : own);
-    for (const word of script.split(/\s+/).filter(Boolean)) {
-      if (word === 'zero') zero();
-      else if (word === '$$handle') this.#handle ??= this.#memory.allocate(HANDLE);
-      else if (word.startsWith('-')) this.#give(names(word.slice(1)), word.slice(1));
-      else if (word.startsWith('!')) this.#gradients.push(this.#memory.allocate(this.#bytes(word.slice(1), size)));
-      else if (word.includes('<')) {
-        const [to = '', from = ''] = word.split('<');
+    for (const word of wordsOf(script)) {
+      if (word.does === 'zero') zero();
+      else if (word.does === 'handle') this.#handle ??= this.#memory.allocate(HANDLE);
+      else if (word.does === 'give') this.#give(names(word.name), word.name);
+      else if (word.does === 'gradient') this.#gradients.push(this.#memory.allocate(this.#bytes(word.size, size)));
+      else if (word.does === 'rename') {
+        const { name, from } = word;
         const block = names(from).get(from);
         names(from).delete(from);
-        if (block) names(to).set(to, block);
+        if (block) names(name).set(name, block);
       } else {
-        const [name = '', text = ''] = word.split(':');
-        const block = this.#memory.allocate(this.#bytes(text, size));
+        const { name } = word;
+        const block = this.#memory.allocate(this.#bytes(word.size, size));
         // What a name stood for goes when the name gets its next value, as in the script's language.
         this.#give(names(name), name);
         names(name).set(name, block);
@@ -77,16 +77,55 @@ export class Stage {
     if (block) this.#memory.free(block);
   }
 
-  #bytes(text: string, size: number): number {
-    let bytes = 0;
-    for (const part of text.split('+')) {
-      const count = Number(part.slice(0, -1));
-      const kind = part.at(-1);
-      if (kind === 'u') bytes += count * this.#script.unit * size;
-      else if (kind === 's') bytes += count * size;
-      else if (kind === 'b') bytes += count;
-      else throw new Error(`No size: ${text}`);
-    }
-    return bytes;
+  #bytes({ units, eachSample, bytes }: Size, size: number): number {
+    return (units * this.#script.unit + eachSample) * size + bytes;
   }
+}
+
+interface Size {
+  units: number;
+  eachSample: number;
+  bytes: number;
+}
+
+type Word =
+  | { does: 'zero' | 'handle' }
+  | { does: 'give'; name: string }
+  | { does: 'gradient'; size: Size }
+  | { does: 'rename'; name: string; from: string }
+  | { does: 'take'; name: string; size: Size };
+
+/** Each is played thousands of times. */
+const known = new Map<string, readonly Word[]>();
+
+function wordsOf(script: string): readonly Word[] {
+  const words = known.get(script) ?? script.split(/\s+/).filter(Boolean).map(wordOf);
+  known.set(script, words);
+  return words;
+}
+
+function wordOf(word: string): Word {
+  if (word === 'zero') return { does: 'zero' };
+  if (word === '$$handle') return { does: 'handle' };
+  if (word.startsWith('-')) return { does: 'give', name: word.slice(1) };
+  if (word.startsWith('!')) return { does: 'gradient', size: sizeOf(word.slice(1)) };
+  if (word.includes('<')) {
+    const [name = '', from = ''] = word.split('<');
+    return { does: 'rename', name, from };
+  }
+  const [name = '', text = ''] = word.split(':');
+  return { does: 'take', name, size: sizeOf(text) };
+}
+
+function sizeOf(text: string): Size {
+  const size: Size = { units: 0, eachSample: 0, bytes: 0 };
+  for (const part of text.split('+')) {
+    const count = Number(part.slice(0, -1));
+    const kind = part.at(-1);
+    if (kind === 'u') size.units += count;
+    else if (kind === 's') size.eachSample += count;
+    else if (kind === 'b') size.bytes += count;
+    else throw new Error(`No size: ${text}`);
+  }
+  return size;
 }
