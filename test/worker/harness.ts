@@ -8,6 +8,7 @@ import { DEFAULT_OPTIONS, type JobOptions } from '../../src/contract/options.js'
 import type { Recommendation } from '../../src/contract/recommendation.js';
 import { createRuntime } from '../../src/runtime/index.js';
 import type { Progress, WorkDeps, WorkRequest } from '../../src/worker/types.js';
+import { QUICK_END } from '../common/quick-end.js';
 
 /** Set-up has imported it. To import it once more in each file of tests took a second of CPU. */
 const FINDS_TORCH = 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)';
@@ -54,7 +55,7 @@ export function workbench(purpose: WorkRequest['purpose'], command: string[], op
     journal: [],
     launches: [],
     foreground: false,
-    environment: { ...process.env, OMP_NUM_THREADS: '1' },
+    environment: { ...process.env, OMP_NUM_THREADS: '1', PYTHONPATH: QUICK_END },
   };
   const deps: WorkDeps = {
     runtime: createRuntime(),
