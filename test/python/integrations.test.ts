@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import { Oomtune, ROOT } from '../cli/oomtune.js';
+import { QUICK_END } from '../common/quick-end.js';
 
 /** Notebooks, tuners and trackers themselves, with the frameworks beside them on the path, where set-up could install both. */
 const interpreter = process.env.OOMTUNE_TEST_INTEGRATIONS ?? '';
@@ -27,7 +28,7 @@ describe.skipIf(missing)('the Python package with the libraries themselves', () 
       const env = {
         ...oomtune.env,
         PATH: `${dirname(process.execPath)}:${oomtune.env.PATH}`,
-        PYTHONPATH: [join(ROOT, 'python'), cases, site].join(':'),
+        PYTHONPATH: [join(ROOT, 'python'), cases, QUICK_END, site].join(':'),
         PYTHONDONTWRITEBYTECODE: '1',
         WANDB_MODE: 'offline',
         HF_HUB_OFFLINE: '1',
