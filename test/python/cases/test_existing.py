@@ -4,12 +4,14 @@ import gc
 import os
 import sys
 import unittest
+import unittest.mock
 
 import torch
 from support import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
+from oomtune.hook.watch import other_optimizers
 from oomtune.hook.watch.models import Modules
 from oomtune.hook.watch.other_optimizers import OtherOptimizers
 
@@ -49,6 +51,10 @@ class Existing(unittest.TestCase):
     def test_an_optimizer_that_was_made_before_the_fork(self):
         self.assertIn(self.optimizer, OtherOptimizers(torch).find())
         self.assertGreater(gc.get_freeze_count(), 0)
+
+    def test_none_is_looked_for_where_memory_has_run_out(self):
+        with unittest.mock.patch.object(other_optimizers, "existing_objects", side_effect=MemoryError):
+            self.assertEqual(OtherOptimizers(torch).find(), [])
 
 
 if __name__ == "__main__":

@@ -28,7 +28,10 @@ class OtherOptimizers:
             return []
         self._next *= 2
         # type(), not isinstance(): a lazy proxy would load its object for isinstance().
-        held: list[Any] = existing_objects()
+        try:
+            held: list[Any] = existing_objects()
+        except MemoryError:
+            return []  # asked where memory has run out, to tell why: what was found before is known
         return [item for item in held if self._steps(type(item)) and self._trains(item)]
 
     def _steps(self, kind: Any) -> bool:
