@@ -4,7 +4,7 @@ import unittest
 from unittest import mock
 
 import torch
-from cut_case import CutCase, net, rows
+from cut_case import CutCase, mean_square, net, rows
 from support import run
 from torch import nn
 
@@ -95,6 +95,26 @@ class Scalers(CutCase):
         # What overflows for the whole batch need not for a quarter of it.
         self.assertLessEqual(scales[5], tuned[5])
         self.assertLessEqual(tuned[5], 4 * scales[5])
+
+
+class RoundsByRows(nn.Module):
+    """Enters autocast by itself. In half precision what it gives depends on how many rows there are, as kernels choose by that."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = self.layer(x)
+        return out.float() * (1 + 1e-3 * (len(x) % 7)) if out.dtype == torch.bfloat16 else out
+
+
+class Autocast(CutCase):
+    def test_that_a_forward_pass_enters_is_off_while_samples_are_compared(self):
+        torch.set_default_dtype(torch.float32)
+        self.train(RoundsByRows, mean_square, rows, 16)
+        self.assertEqual(self.cut.count, 3)
 
 
 class Devices(CutCase):

@@ -56,6 +56,7 @@ class Sandbox:
                 if precise:
                     for kind in device_types(torch):
                         stack.enter_context(torch.autocast(kind, enabled=False))
+                    stack.enter_context(_without_autocast(torch))
                     stack.enter_context(_without_tf32(torch))
                 yield state
         finally:
@@ -75,6 +76,26 @@ class Sandbox:
                 if type(hook).__name__ in ("SpectralNorm", "WeightNorm"):
                     weight = getattr(module, hook.name)
                     setattr(module, hook.name, weight.detach())
+
+
+@contextlib.contextmanager
+def _without_autocast(torch: Torch) -> Generator[None, None, None]:
+    """Also where a forward pass enters it by itself, as the script may have it and a rung of mixed precision does."""
+    kind: Any = torch.autocast
+    original = kind.__enter__
+
+    def enter(self: Any) -> Any:
+        enabled, self._enabled = self._enabled, False
+        try:
+            return original(self)
+        finally:
+            self._enabled = enabled
+
+    kind.__enter__ = enter
+    try:
+        yield
+    finally:
+        kind.__enter__ = original
 
 
 @contextlib.contextmanager
