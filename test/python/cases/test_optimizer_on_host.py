@@ -109,7 +109,7 @@ class State(unittest.TestCase):
 
     def test_a_model_that_is_wrapped_once_its_optimizer_is_made_is_found_as_it_is_then(self):
         class_of = "class Wrapped(nn.Module):\n    def __init__(self, inner):\n        super().__init__()\n        self.inner = inner\n    def forward(self, x): return self.inner(x)\n"
-        end = "import oomtune.hook.hook as hook\nimport gc\nfound = [each for each in gc.get_objects() if type(each).__name__ == 'Modules']\nassert [type(each).__name__ for each in found[0].roots()] == ['Wrapped'], found[0].roots()\n"
+        end = "import oomtune.hook.hook as hook\nimport gc\ngc.unfreeze()\nfound = [each for each in gc.get_objects() if type(each).__name__ == 'Modules']\nassert [type(each).__name__ for each in found[0].roots()] == ['Wrapped'], found[0].roots()\n"
         script = SCRIPT.replace("losses = []", class_of + "outer = Wrapped(model)\nlosses = []").replace(
             "(model(x), y)", "(outer(x), y)"
         )
