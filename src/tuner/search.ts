@@ -88,7 +88,7 @@ export function searchRung(search: RungSearch): RungDecision {
     return { kind: 'closed', why, evidence: history.smallestFailure?.evidence ?? null };
   }
   if (!('size' in advice)) return measured(advice);
-  return { kind: 'found', size: advice.size, max, notes: [...advice.notes, ...strainedNotes(state, max)] };
+  return { kind: 'found', size: advice.size, max, notes: [...advice.notes, ...strainedNotes(state)] };
 }
 
 interface Advice {
@@ -220,12 +220,11 @@ function strain(state: SearchState): number | null {
   return lost > 1 - STRAINED ? lost : null;
 }
 
-function strainedNotes(state: SearchState, max: number): string[] {
+function strainedNotes(state: SearchState): string[] {
   const lost = strain(state);
-  const { top } = state.history;
-  if (lost === null || top === max) return [];
+  if (lost === null) return [];
   return [
-    `Micro-batch ${top} ran too, ${Math.round(100 * lost)} % slower, as it gives back its cache in every step: the search ended below it.`,
+    `Micro-batch ${state.history.top} ran too, ${Math.round(100 * lost)} % slower, as it gives back its cache in every step: the search ended below it.`,
   ];
 }
 

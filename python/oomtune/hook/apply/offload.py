@@ -26,6 +26,8 @@ class Offload:
         self._streamed = StreamedActivations(torch)
         self.inside = False
         self.on = False
+        #: Each copy is waited for.
+        self._waits = False
         #: The part of what a model saves that goes, the first of it, which the backward pass needs last; None: all.
         self._part: float | None = None
         #: Tensors that a forward pass of each model saves.
@@ -40,6 +42,7 @@ class Offload:
 
     def switch(self, wanted: bool, part: str) -> None:
         self.on = wanted
+        self._waits = wanted and is_sharded(self._modules.all())
         self._part = float(part) if part else None
         self._saved.clear()
 
@@ -49,7 +52,7 @@ class Offload:
             return call(*args, **kwargs)
         self.inside = True
         try:
-            if is_sharded(self._modules.all()):
+            if self._waits:
                 with self._torch.autograd.graph.save_on_cpu(pin_memory=True):
                     return call(*args, **kwargs)
             return self._stream(module, call, *args, **kwargs)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Attributes:
-    """The attributes of some modules, as they are now. What is changed in place is seen of tensors only, and not restored."""
+    """The attributes of some modules, as they are now. What is changed in place is seen of tensors only, and restored only after
+    copy()."""
 
     def __init__(self, torch: Torch, modules: Sequence[Module]) -> None:
         self._torch = torch
@@ -50,6 +51,15 @@ class Attributes:
                     module.__dict__[name] = before[name]
             for name in before.keys() - module.__dict__.keys():
                 module.__dict__[name] = before[name]
+
+    def copy(self) -> None:
+        """Puts copies in the place of what can be changed in place, so that restore() brings that back as well."""
+        for module, before in zip(self._modules, self._before):
+            for name, value in before.items():
+                if type(value) in (list, dict, set):
+                    module.__dict__[name] = value.copy()
+                elif isinstance(value, self._torch.Tensor) and not value.requires_grad:
+                    module.__dict__[name] = value.clone()
 
     def with_rows(self, count: int) -> str | None:
         """The first that holds a tensor with as many rows, in one of its dimensions."""

@@ -54,8 +54,6 @@ class Sandbox:
                     module.training = False
             with contextlib.ExitStack() as stack:
                 if precise:
-                    for kind in device_types(torch):
-                        stack.enter_context(torch.autocast(kind, enabled=False))
                     stack.enter_context(_without_autocast(torch))
                     stack.enter_context(_without_tf32(torch))
                 yield state
@@ -80,7 +78,7 @@ class Sandbox:
 
 @contextlib.contextmanager
 def _without_autocast(torch: Torch) -> Generator[None, None, None]:
-    """Also where a forward pass enters it by itself, as the script may have it and a rung of mixed precision does."""
+    """Neither what is on, nor what a forward pass enters by itself, as the script may have it and a rung of mixed precision does."""
     kind: Any = torch.autocast
     original = kind.__enter__
 
@@ -91,11 +89,14 @@ def _without_autocast(torch: Torch) -> Generator[None, None, None]:
         finally:
             self._enabled = enabled
 
-    kind.__enter__ = enter
-    try:
-        yield
-    finally:
-        kind.__enter__ = original
+    with contextlib.ExitStack() as stack:
+        for device in device_types(torch):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        kind.__enter__ = enter
+        try:
+            yield
+        finally:
+            kind.__enter__ = original
 
 
 @contextlib.contextmanager

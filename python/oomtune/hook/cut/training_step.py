@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
+from .attributes import Attributes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Generator
@@ -50,21 +52,9 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 @contextlib.contextmanager
 def _kept(torch: Torch, model: Module) -> Generator[None, None, None]:
     """What the model's parts note and gather (counters, outputs of an epoch, a metric's sums) is that of copies, and afterwards as it was."""
-    torchs = frozenset(torch.nn.Module().__dict__)
-    before = [
-        (module.__dict__, {name: value for name, value in module.__dict__.items() if name not in torchs})
-        for module in model.modules()
-    ]
-    for now, own in before:
-        for name, value in own.items():
-            if type(value) in (list, dict, set):
-                now[name] = value.copy()
-            elif isinstance(value, torch.Tensor) and not value.requires_grad:
-                now[name] = value.clone()
+    attributes = Attributes(torch, list(model.modules()))
+    attributes.copy()
     try:
         yield
     finally:
-        for now, own in before:
-            for name in now.keys() - own.keys() - torchs:
-                del now[name]
-            now.update(own)
+        attributes.restore()
