@@ -25,10 +25,11 @@ const kinds = (option('--weights') ?? 'bf16,4bit').split(',');
 const until = performance.now() + Number(option('--minutes') ?? 600) * 60_000;
 const file = dry ? 'context-dry' : 'context';
 const command = `node bench/context/run.mjs ${process.argv.slice(2).join(' ')}`.trim();
-/** A next search asks for so many times what the last one found. */
-const MORE = 1.1;
-/** Rungs that a search can climb one after the other. */
-const SEARCHES = 4;
+/**
+ * What the searches after the first ask for, in times of the longest so far: what is turned on for a little more is not what reaches
+ * furthest, so the next asks for much more.
+ */
+const TIMES = [4, 1.1, 1.1];
 
 const home = mkdtempSync(join(tmpdir(), 'oomtune-context-'));
 const begun = performance.now();
@@ -53,16 +54,21 @@ const rungOf = (config) =>
 
 async function rowOf(weights, budget) {
   const searches = [];
-  for (let least = 64; searches.length < SEARCHES; ) {
-    const found = await longest(weights, budget, ['--knob-min', String(least)]);
+  const reaches = async (least) => {
+    const found = await longest(weights, budget, ['--knob-min', String(Math.ceil(least / 64) * 64)]);
+    const where = `  ${weights}, ${budget} ${unit}:`;
+    if (found.status === 'failed') throw new Error(`${found.failure.class}: ${found.failure.evidence}`);
     if (found.status !== 'found') {
-      if (found.status === 'failed') throw new Error(`${found.failure.class}: ${found.failure.evidence}`);
-      say(`  ${weights}, ${budget} ${unit}: nothing from ${least} on: ${found.failure.evidence}`);
-      break;
+      say(`${where} nothing from ${least} on: ${found.failure.evidence}`);
+      return false;
     }
     searches.push(found);
-    say(`  ${weights}, ${budget} ${unit}: ${found.knob.max} ${rungOf(found.config)}, ${found.wall_s} s`);
-    least = Math.ceil((MORE * found.knob.max) / 64) * 64;
+    say(`${where} ${found.knob.max} ${rungOf(found.config)}, ${found.wall_s} s`);
+    return true;
+  };
+  const fits = await reaches(64);
+  for (const times of fits ? TIMES : []) {
+    if (!(await reaches(times * searches.at(-1).knob.max)) && times === TIMES.at(-1)) break;
   }
   const plain = searches.find(plainly) ?? null;
   const best = searches.at(-1) ?? null;

@@ -65,7 +65,9 @@ export class RungHistory {
       ...(knownBad === null ? [] : [knownBad]),
     ]);
     this.#bad = bad;
-    const lowestBad = min(bad);
+    const proved = max(verified) ?? 0;
+    // A size below one that is proved tells nothing of those above it.
+    const lowestBad = min([...bad].filter((size) => size > proved));
     for (const fit of fits) {
       const size = fit.micro_batch;
       if (!verified.has(size) && lowestBad !== null && size >= lowestBad) continue;
@@ -73,7 +75,7 @@ export class RungHistory {
       this.#fits.set(size, [...(this.#fits.get(size) ?? []), fit]);
     }
     this.top = max(this.#fits.keys());
-    this.largestVerified = max(verified);
+    this.largestVerified = proved || null;
     this.ceiling = min([...bad].filter((size) => size > (this.top ?? 0)));
     this.smallestFailing = min(bads.map((o) => o.micro_batch).filter((size) => !verified.has(size)));
     this.hasFailedFresh = failedFresh.length > 0;

@@ -56,6 +56,8 @@ const PIECES = 1.05;
 const GIVEN_BACK = 1.07;
 /** Part of the speed of what is proved below which a size above it that gives back its cache in every step is not worth another process. */
 const STRAINED = 0.95;
+/** So many times a size that fills the budget to the brim is far enough above it for a library to be refused its workspace. */
+const PAST = 1.1;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 export const GRADIENTS = 0.25;
 /** Part of the largest size with headroom at which a survey has seen enough: near its best speed, and far from the limit. */
@@ -72,12 +74,14 @@ export function searchRung(search: RungSearch): RungDecision {
   const state = stateOf(search);
   const advice = adviceFor(search, state);
   const whole = wholeBatch(search, state);
-  if (!settled(state) || whole) {
+  const past = pastFilledBudget(state);
+  if (!settled(state) || whole || past) {
     // A larger size may kill the process that verified this one, so the size to recommend is measured first.
     if (search.alive && advice?.proved && 'measure' in advice) return measured(advice);
     const next =
       belowFilledBudget(state, search.alive) ??
       whole ??
+      past ??
       (advice?.proved ? aboveProved(state) : null) ??
       (bracketed(state) || isForetold(state) || isLong(search, state) ? null : nextSize(state));
     return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verificationProbe(search);
@@ -196,6 +200,24 @@ function aboveProved(state: SearchState): NextSize | null {
   const size = sizes.down(closingSize(top));
   if (size === null || size <= top || size >= smallestExcluded(state)) return null;
   return closing(top, size);
+}
+
+/**
+ * Just above what is proved a size filled the budget to the brim, where a library was at work that does with less workspace: a larger one
+ * may be refused it, and have room to spare (DCGAN under 3 GiB, bench/results/upstream.md: 274 gives back its cache in every step, 280 to
+ * 1036 do not). One is tried. Null: something larger has been.
+ */
+function pastFilledBudget({ history, model, sizes }: SearchState): NextSize | null {
+  const { filledBudgetAt: filled, top, largestVerified } = history;
+  if (filled === null || !model.flexible || largestVerified !== top) return null;
+  const size = sizes.down(PAST * filled);
+  if (size === null || size <= filled || history.all.some((o) => o.micro_batch > filled)) return null;
+  return {
+    size,
+    purpose: 'bound',
+    fresh: true,
+    why: `${filled} left a library no room: refused its workspace, a larger size may fit`,
+  };
 }
 
 /** The largest size is known, and a fresh process has shown it. */

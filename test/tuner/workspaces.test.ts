@@ -109,6 +109,40 @@ describe('workspaces that grow with the size, in a line', () => {
   });
 });
 
+/** PyTorch-GAN's dcgan under 3 GiB of an H200: up to 274 a convolution has the workspace that it asks for, from 280 on it is refused. */
+const cliff: Job = {
+  run: ({ micro_batch: size }) => {
+    const [budget, sample] = [3072 * MIB, 2 * MIB];
+    if (CONTEXT + sample * size > budget - 24 * MIB) return { outcome: 'device_oom' };
+    const wanted = CONTEXT + RESIDENT + 8.5 * MIB * size;
+    const refused = wanted > 1.04 * budget;
+    const full = !refused && wanted > budget - 24 * MIB;
+    const total = refused ? CONTEXT + RESIDENT + sample * size : Math.min(wanted, budget - 4 * MIB);
+    return {
+      outcome: 'fit',
+      step_s: 0.00017 * size * (full ? 2 : 1),
+      flexible_workspaces: true,
+      ...(full ? { alloc_retries: 7, restless: true } : {}),
+      ...(refused ? { workspaces_refused: true } : {}),
+      peaks: {
+        total_bytes: total,
+        forward_backward_bytes: total - CONTEXT - (full ? 10 : 80) * MIB,
+        optimizer_bytes: RESIDENT,
+        reserved_bytes: total - CONTEXT,
+        resident_bytes: RESIDENT,
+      },
+    };
+  },
+};
+
+it('a size that fills the budget is no end where a larger one is refused its workspace', () => {
+  const largest = Math.floor((3072 * MIB - 24 * MIB - CONTEXT) / (2 * MIB));
+  const s = search(cliff, constraints({ budgetBytes: 3072 * MIB, expandable: 'possible' }));
+  const { max_micro_batch: max } = found(s);
+  expect(max).toBeLessThanOrEqual(largest);
+  expect(max).toBeGreaterThanOrEqual(0.98 * largest);
+});
+
 /** U-Net on an H100 under 24 GiB (bench/results/search-gpu.md): 3 % more than its line promises fits, and runs slower by `slower`. */
 const unet = (slower: number): Job => ({
   run: ({ micro_batch: size }) => {

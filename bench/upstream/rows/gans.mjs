@@ -3,7 +3,7 @@ const gan = (name, cpu, cuda, more = {}) => ({
   name: `PyTorch-GAN ${name}`,
   repository: 'eriklindernoren/PyTorch-GAN',
   folder: `implementations/${name}`,
-  command: `${name}.py --n_epochs 1`,
+  command: `${name}.py --n_epochs 10`,
   links: { '../../data/mnist': 'mnist' },
   size: '--batch_size',
   cpu: cpu ? { budget: cpu, own: 256 } : { budget: '300MiB', own: 64 },
