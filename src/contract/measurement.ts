@@ -82,6 +82,8 @@ export interface Probe {
   /** One whose peaks differ from step to step by more than these bytes goes on until `spread_steps`. */
   spread_bytes: number;
   spread_steps: number;
+  /** One whose caching allocator gives back its cache in a steady step goes on until then. */
+  retry_steps: number;
   budget_bytes: number;
   /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
   fresh: boolean;

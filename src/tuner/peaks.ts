@@ -90,7 +90,14 @@ export function stepsToFull(o: Observation, budgetBytes: number): number {
 /** What a probe whose memory rises or varies is told by: from how many bytes on it is measured for longer, and for how long. */
 export type Doubt = Pick<
   Probe,
-  'growth_bytes' | 'growth_steps' | 'leak_bytes' | 'leak_steps' | 'spread_bytes' | 'spread_steps' | 'budget_bytes'
+  | 'growth_bytes'
+  | 'growth_steps'
+  | 'leak_bytes'
+  | 'leak_steps'
+  | 'spread_bytes'
+  | 'spread_steps'
+  | 'retry_steps'
+  | 'budget_bytes'
 >;
 
 /** `steady`: a size near this one was seen to leave nothing behind, so that this one is not measured for longer. `proves`: a fit may be the answer. */
@@ -101,6 +108,7 @@ export function doubtOf(budgetBytes: number, { steady = false, proves = true } =
     leak_bytes: budgetBytes / HORIZON,
     leak_steps: steady ? 0 : LEAKING,
     ...spreadDoubt(budgetBytes, proves),
+    retry_steps: proves ? BELIEVED : 0,
     budget_bytes: budgetBytes,
   };
 }

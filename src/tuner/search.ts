@@ -74,8 +74,9 @@ export function searchRung(search: RungSearch): RungDecision {
   const state = stateOf(search);
   const advice = adviceFor(search, state);
   const whole = wholeBatch(search, state);
-  const past = pastFilledBudget(state);
-  if (!settled(state) || whole || past) {
+  const done = settled(state);
+  const past = done ? pastFilledBudget(state) : null;
+  if (!done || whole || past) {
     // A larger size may kill the process that verified this one, so the size to recommend is measured first.
     if (search.alive && advice?.proved && 'measure' in advice) return measured(advice);
     const next =
@@ -203,13 +204,13 @@ function aboveProved(state: SearchState): NextSize | null {
 }
 
 /**
- * Just above what is proved a size filled the budget to the brim, where a library was at work that does with less workspace: a larger one
+ * The search would end below a size that filled the budget to the brim, where a library was at work that does with less workspace: a larger one
  * may be refused it, and have room to spare (DCGAN under 3 GiB, bench/results/upstream.md: 274 gives back its cache in every step, 280 to
  * 1036 do not). One is tried. Null: something larger has been.
  */
 function pastFilledBudget({ history, model, sizes }: SearchState): NextSize | null {
-  const { filledBudgetAt: filled, top, largestVerified } = history;
-  if (filled === null || !model.flexible || largestVerified !== top) return null;
+  const { filledBudgetAt: filled } = history;
+  if (filled === null || !model.flexible) return null;
   const size = sizes.down(PAST * filled);
   if (size === null || size <= filled || history.all.some((o) => o.micro_batch > filled)) return null;
   return {

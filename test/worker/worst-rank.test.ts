@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { hookMessage, type Measured } from '../../src/contract/hook.js';
-import { worstRank } from '../../src/worker/search/worst-rank.js';
+import type { Probe } from '../../src/contract/measurement.js';
+import { doubtOf } from '../../src/tuner/peaks.js';
+import { stepsToGo, worstRank } from '../../src/worker/search/worst-rank.js';
 
 function measured(patch: Record<string, unknown>): Measured {
   const message = hookMessage.parse({
@@ -41,5 +43,30 @@ describe('the worst rank of a probe', () => {
   it('knows nothing of weights where an older hook says nothing', () => {
     const { parameter_bytes, gradient_bytes, optimizer_state_bytes } = worstRank([measured({})]);
     expect([parameter_bytes, gradient_bytes, optimizer_state_bytes]).toEqual([null, null, null]);
+  });
+});
+
+describe('further steps of a probe', () => {
+  const probe = (proves: boolean): Probe => ({
+    rung: { amp: 'off', checkpointing: false },
+    micro_batch: 8,
+    accumulation: 1,
+    steps: 3,
+    rest_steps: 0,
+    ...doubtOf(1000, { proves }),
+    fresh: true,
+    purpose: 'bound',
+    why: 'a test',
+  });
+  const refused = measured({ alloc_retries: 4, workspaces_refused: true });
+
+  it('are made where its allocator gives back its cache and it may be the answer: three steps of some last no ten', () => {
+    expect(stepsToGo(probe(true), refused)).toBe(7);
+    expect(stepsToGo(probe(true), measured({ alloc_retries: 4, steps: 10 }))).toBe(0);
+  });
+
+  it('are none where it only tells the way, or its allocator rests', () => {
+    expect(stepsToGo(probe(false), refused)).toBe(0);
+    expect(stepsToGo(probe(true), measured({ alloc_retries: 0 }))).toBe(0);
   });
 });

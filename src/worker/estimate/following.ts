@@ -4,6 +4,7 @@ import { OomtuneError } from '../../common/errors.js';
 import { type FollowedTrace, trace } from '../../contract/estimate.js';
 import type { Probe } from '../../contract/measurement.js';
 import { type Rung, rungOf } from '../../contract/rung.js';
+import { doubtOf } from '../../tuner/index.js';
 import { launchSearch } from '../launch/launch.js';
 import type { Session } from '../launch/session.js';
 import { diagnoseSession } from '../search/observe.js';
@@ -138,13 +139,7 @@ export class Following {
       accumulation: 1,
       steps: this.request.options.steps,
       rest_steps: 0,
-      growth_bytes: Number.MAX_SAFE_INTEGER,
-      growth_steps: 0,
-      leak_bytes: Number.MAX_SAFE_INTEGER,
-      leak_steps: 0,
-      spread_bytes: Number.MAX_SAFE_INTEGER,
-      spread_steps: 0,
-      budget_bytes: Number.MAX_SAFE_INTEGER,
+      ...doubtOf(Number.MAX_SAFE_INTEGER, { steady: true, proves: false }),
       fresh: false,
       purpose: 'own',
       why: 'to follow what its steps allocate',
