@@ -3,9 +3,9 @@
  * The longest context that an 8B-parameter Llama with adapters (LoRA, rank 32) in bf16 trains with, by budget: plain transformers with SDPA,
  * beside the same with what oomtune turns on of what changes no number (`--exact`: checkpointing, activations in host memory, …).
  * node bench/context/run.mjs [--device cuda:0] [--python PATH] [--budgets 8,12,16,24,40,48,80] [--weights bf16,4bit] [--minutes 9.5]
- *                            [--record] [--keep] [--dry]
+ *                            [--most TOKENS] [--record] [--keep] [--dry]
  * Each search is `find-batch --knob seq_len`. A next one asks for more than the last found (`--knob-min`), which has oomtune climb its
- * ladder, until nothing fits. --keep goes on from the last record: what it has is not measured again. --dry tries the whole of it on the CPU,
+ * ladder, until nothing fits; --most: nothing longer is tried. --keep goes on from the last record: what it has is not measured again. --dry tries the whole of it on the CPU,
  * with a toy model under budgets in MiB. Needs `npm run build`, redis-server, and a Python with torch, transformers and peft.
  */
 import { spawnSync } from 'node:child_process';
@@ -23,6 +23,7 @@ const unit = dry ? 'MiB' : 'GiB';
 const budgets = (option('--budgets') ?? (dry ? '96,160' : '8,12,16,24,40,48,80')).split(',').map(Number);
 const kinds = (option('--weights') ?? 'bf16,4bit').split(',');
 const until = performance.now() + Number(option('--minutes') ?? 600) * 60_000;
+const most = option('--most');
 const file = dry ? 'context-dry' : 'context';
 const command = `node bench/context/run.mjs ${process.argv.slice(2).join(' ')}`.trim();
 /**
@@ -42,40 +43,46 @@ async function longest(weights, budget, more) {
   if (dry) words.push('--size', 'toy', '--steps', '4');
   const workload = { command: [python, ...words], cwd: join(ROOT, 'bench', 'context') };
   const knob = ['--knob', 'seq_len={seq_len}', '--knob-multiple-of', '64', '--exact', ...more];
+  if (most) knob.push('--knob-max', most);
   return findBatch(workload, { home, device, budget: `${budget}${unit}`, steps: 3, more: knob });
 }
 
-const plainly = ({ config }) => !config.checkpointing && !config.offload;
+const PLAIN = 'as it stands';
 const rungOf = (config) =>
   Object.entries(config)
     .filter(([name, value]) => value === true && name !== 'expandable_segments')
     .map(([name]) => name)
-    .join(' + ') || 'as it stands';
+    .join(' + ') || PLAIN;
 
-async function rowOf(weights, budget) {
+/** Searches further and further; `keep` is called with the row so far after each search. */
+async function measure(weights, budget, keep) {
   const searches = [];
   const reaches = async (least) => {
     const found = await longest(weights, budget, ['--knob-min', String(Math.ceil(least / 64) * 64)]);
     const where = `  ${weights}, ${budget} ${unit}:`;
     if (found.status === 'failed') throw new Error(`${found.failure.class}: ${found.failure.evidence}`);
-    if (found.status !== 'found') {
-      say(`${where} nothing from ${least} on: ${found.failure.evidence}`);
-      return false;
-    }
-    searches.push(found);
-    say(`${where} ${found.knob.max} ${rungOf(found.config)}, ${found.wall_s} s`);
-    return true;
+    if (found.status === 'found') searches.push(found);
+    keep(rowOf(weights, budget, searches));
+    if (found.status === 'found') say(`${where} ${found.knob.max} ${rungOf(found.config)}, ${found.wall_s} s`);
+    else say(`${where} nothing from ${least} on: ${found.failure.evidence}`);
+    return found.status === 'found';
   };
   const fits = await reaches(64);
   for (const times of fits ? TIMES : []) {
-    if (!(await reaches(times * searches.at(-1).knob.max)) && times === TIMES.at(-1)) break;
+    const least = times * searches.at(-1).knob.max;
+    if (most && least > Number(most)) continue;
+    if (!(await reaches(least)) && times === TIMES.at(-1)) break;
   }
-  const plain = searches.find(plainly) ?? null;
+}
+
+function rowOf(weights, budget, searches) {
+  const plain = searches.find(({ config }) => rungOf(config) === PLAIN) ?? null;
   const best = searches.at(-1) ?? null;
   return {
     ...{ weights, budget, unit, plain: plain?.knob.max ?? null, longest: best?.knob.max ?? null },
     ...{ rung: best === null ? null : rungOf(best.config), peak_bytes: best?.peak_bytes ?? null },
     ...{ bounded_by: best?.knob.bounded_by ?? null, launches: searches.map((one) => one.launches) },
+    search_s: searches.map((one) => one.wall_s),
     step_s: best === null ? null : 1 / best.samples_per_s,
   };
 }
@@ -87,10 +94,10 @@ function table() {
       row.weights,
       `${row.budget} ${row.unit}`,
       row.plain ?? 'does not fit',
-      row.longest ?? 'does not fit',
+      row.longest === null ? 'does not fit' : `${row.longest}${row.bounded_by === 'options' ? ' or more' : ''}`,
       times,
     ];
-    return `| ${[...cells, row.rung ?? '', row.step_s?.toFixed(1) ?? '', row.launches.join(' + ')].join(' | ')} |`;
+    return `| ${[...cells, row.rung ?? '', row.step_s?.toFixed(1) ?? '', row.launches.join(' + '), row.search_s.map(Math.round).join(' + ')].join(' | ')} |`;
   });
   const gpu = spawnSync('nvidia-smi', ['--query-gpu=name,driver_version', '--format=csv,noheader'], {
     encoding: 'utf8',
@@ -98,9 +105,9 @@ function table() {
   const card = dry ? 'a toy model on the CPU: the figures say nothing' : gpu.stdout.split('\n')[0];
   return [
     '# The longest context that trains\n',
-    `Made by \`${command}\`: torch ${torchVersion(python)}, ${card}. Largest multiple of 64 tokens; ends of 2 % apart are not told from one another.\n`,
-    '| weights | budget | plain | with oomtune | times | rung | s a step | launches |',
-    '| --- | --- | --- | --- | --- | --- | --- | --- |',
+    `Made by \`${command}\`: torch ${torchVersion(python)}, ${card}. Largest multiple of 64 tokens; ends of 2 % apart are not told from one another. 'Or more': nothing longer was tried.\n`,
+    '| weights | budget | plain | with oomtune | times | rung | s a step | launches | searches, s |',
+    '| --- | --- | --- | --- | --- | --- | --- | --- | --- |',
     ...lines,
     '',
   ].join('\n');
@@ -114,12 +121,11 @@ try {
         say(`not reached: ${weights}, ${budget} ${unit}`);
         continue;
       }
-      const row = await rowOf(weights, budget);
-      rows.push(row);
-      say(
-        `${weights}, ${budget} ${unit}: ${row.plain} plain, ${row.longest} with ${row.rung}, ${row.launches} launches`,
-      );
-      if (flag('--record')) record(file, rows, table());
+      const at = rows.length;
+      await measure(weights, budget, (row) => {
+        rows[at] = row;
+        if (flag('--record')) record(file, rows, table());
+      });
     }
   }
   process.stdout.write(table());

@@ -179,7 +179,7 @@ const ON_CPU =
 
 /** How the rows of the GPU were measured. */
 const ON_GPU =
-  ' Searches and fresh processes of 2026-11-25 on an H100, twelve at a time on the one GPU, the rest on an H200, nine and six at a time, so that × compares seconds of two loads and two cards: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 12 --minutes 8.9 --row-minutes 4 --parts search,truth --once`. Answers that do not hold are MLPs under 1 GiB of which CUDA itself takes two thirds: what NVML tells of its contexts differed by 76 MiB from process to process while twelve began and ended. Since that run sizes that give back their cache are believed less readily (what is allocated has to leave 2 % of the budget, unless it was a workspace that was refused); no GPU has seen that yet.';
+  ' Searches and fresh processes of 2026-11-25 on an H100, twelve at a time on the one GPU, the rest on an H200, nine and six at a time, so that × compares seconds of two loads and two cards: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 12 --minutes 8.9 --row-minutes 4 --parts search,truth --once`. Rows of 2026-11-26 on both, four to seven at a time. What does not hold was at the brim: an allocator that gave back its cache in each of the three to eight steps that proved it (such a size has to last ten since those rows were measured; PyTorch-GAN cgan still did not hold in one of two runs of that), and XLA, whose autotuner takes other kernels in each process. vae, under 1 GiB: the process that proved 11144 allocated what others do, step by step, but CUDA itself held 74 MiB less in it, in one of seven processes.';
 
 /** What is no program as it stands, or ran with packages of its own. */
 function besideOf(measured, lines) {

@@ -30,6 +30,8 @@ class Settings:
         self.socket_path = socket_path
         self.micro_batch = _count(environ, "OOMTUNE_MICRO_BATCH")
         self.accumulation = _count(environ, "OOMTUNE_ACCUMULATION") or 1
+        #: A value of a knob of the command's own is tried: its batches are its own.
+        self.own_batches = any(name.startswith("OOMTUNE_KNOB_") for name in environ)
         #: The script's own batches per optimizer step, if a search has seen them.
         self.own_accumulation = _count(environ, "OOMTUNE_OWN_ACCUMULATION") or 1
         #: The own batch of the script's loader and the samples of its data set, if a search has seen them.

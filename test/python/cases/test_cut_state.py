@@ -3,7 +3,7 @@
 import unittest
 
 import torch
-from cut_case import CutCase, mean_square, net
+from cut_case import CutCase, mean_square, net, rows
 from torch import nn
 
 
@@ -46,8 +46,52 @@ class Caching(nn.Module):
         return x
 
 
+class Quantised(nn.Module):
+    """Its weights are whole numbers in a buffer. `counts`: it writes to another one as large."""
+
+    def __init__(self, counts=False):
+        super().__init__()
+        self.register_buffer("packed", torch.randint(0, 256, (8, 1 << 18), dtype=torch.uint8))
+        self.register_buffer("seen", torch.zeros(1 << 18, dtype=torch.int64))
+        self.net, self.counts = net(), counts
+
+    def forward(self, x):
+        if self.counts:
+            self.seen[0] += len(x)
+        return self.net(x) * self.packed[:, 0].sum()
+
+
+class Copies:
+    """Bytes of the largest copy of a tensor that is made meanwhile."""
+
+    def __init__(self):
+        self.most, self.clone = 0, torch.Tensor.clone
+
+    def __enter__(self):
+        def clone(tensor, **how):
+            self.most = max(self.most, tensor.numel() * tensor.element_size())
+            return self.clone(tensor, **how)
+
+        torch.Tensor.clone = clone
+        return self
+
+    def __exit__(self, *error):
+        torch.Tensor.clone = self.clone
+
+
 def steps():
     return torch.randn(12, 64, 8)
+
+
+class LargeBuffers(CutCase):
+    def test_quantised_weights_are_not_copied(self):
+        with Copies() as copies:
+            self.same(Quantised, mean_square, rows, tolerance=1e-6)
+        self.assertLess(copies.most, 1 << 20)
+
+    def test_one_that_is_written_to_is_refused(self):
+        words = r"its forward pass changes a buffer of 2 MiB \(Quantised.seen\)"
+        self.refused(words, lambda: Quantised(counts=True), mean_square, rows)
 
 
 class State(CutCase):

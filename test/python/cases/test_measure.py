@@ -52,6 +52,24 @@ class Measuring(unittest.TestCase):
         self.assertFalse(result.one("loop")["can"]["batch"])
         self.assertEqual(result.one("measured")["micro_batch"], 4)
 
+    def test_the_model_is_not_run_to_find_samples_where_a_knob_of_the_command_is_tried(self):
+        counted = SCRIPT.replace(
+            "model = nn.Linear(4, 2)",
+            """
+class Model(nn.Linear):
+    def forward(self, x):
+        print("forward", len(x), flush=True)
+        return super().forward(x.float())
+model = Model(4, 2)""",
+        )
+        text = "loop((torch.ones(1, 4, dtype=torch.long), torch.randn(1, 2)) for _ in range(100))\n"
+        # Where either dimension could be that of the samples, running the model tells which.
+        looked = run(counted + text, "measure", (), ["1", "1"], OOMTUNE_MICRO_BATCH=1)
+        self.assertGreater(looked.output.count("forward"), 3)
+        tried = run(counted + text, "measure", (), ["1", "1"], OOMTUNE_MICRO_BATCH=1, OOMTUNE_KNOB_SEQ_LEN=4)
+        self.assertEqual(tried.output, "batch 1\nforward 1\n" * 3)
+        self.assertEqual((looked.one("loop")["can"]["batch"], tried.one("loop")["can"]["batch"]), (True, False))
+
     def test_what_the_flags_do_not_carry_is_on_while_it_is_measured(self):
         blocks = """
 class Block(nn.Module):

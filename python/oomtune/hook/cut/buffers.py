@@ -5,14 +5,22 @@ from __future__ import annotations
 
 import contextlib
 
+from .refusal import Uncuttable
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Generator, Iterable, Tuple
+    from typing import Generator, Iterable, Optional, Tuple
 
     from ..types import Module, Tensor, Torch
 
     #: (the module that owns a buffer, its name there).
     BufferKey = Tuple[Module, str]
+    #: Its owner, its name there, itself, its value (None: not copied), and its version then.
+    Entry = Tuple[Module, str, Tensor, Optional[Tensor], int]
+
+#: Whole numbers of more bytes are quantised weights or tables, which no forward pass changes. A copy of all weights of a model in four
+#: bits would not fit where the model just does, so that it is only looked at whether such a buffer has been written to.
+COPIED = 1 << 20
 
 
 def compiled(module: Module) -> bool:
@@ -24,34 +32,59 @@ def buffer_keys(modules: Iterable[Module]) -> list[BufferKey]:
 
 
 class Snapshot:
-    """The values of some buffers, as they are now."""
+    """The values of some buffers, as they are now. Raises Uncuttable where one has changed that is too large for a copy."""
 
     def __init__(self, keys: Iterable[BufferKey]) -> None:
         found = [(owner, name, owner._buffers.get(name)) for owner, name in keys]
-        self._values: list[tuple[Module, str, Tensor, Tensor]] = [
-            (owner, name, buffer, buffer.detach().clone()) for owner, name, buffer in found if buffer is not None
+        self._entries: list[Entry] = [
+            (owner, name, buffer, None if _is_table(buffer) else buffer.detach().clone(), _version(buffer))
+            for owner, name, buffer in found
+            if buffer is not None
         ]
 
     def restore(self) -> None:
-        for owner, name, buffer, value in self._values:
+        for entry in self._entries:
+            owner, name, buffer, value, _ = entry
+            if value is None:
+                _require_unchanged(entry)
+                continue
             owner._buffers[name] = buffer
             # By .data, so that its version stays: a graph may hold the buffer, but does not need its values.
             buffer.data.copy_(value)
 
     def changed(self, torch: Torch) -> list[BufferKey]:
         """Buffers whose value has changed since."""
-        return [
-            (owner, name)
-            for owner, name, buffer, value in self._values
-            if owner._buffers.get(name) is not buffer or not _same(torch, buffer, value)
-        ]
+        changed: list[BufferKey] = []
+        for entry in self._entries:
+            owner, name, buffer, value, _ = entry
+            if value is None:
+                _require_unchanged(entry)
+            elif owner._buffers.get(name) is not buffer or not _same(torch, buffer, value):
+                changed.append((owner, name))
+        return changed
 
     def only(self, keys: Iterable[BufferKey]) -> Snapshot:
         """The part of the snapshot for these buffers."""
         chosen = Snapshot([])
         wanted = {(id(owner), name) for owner, name in keys}
-        chosen._values = [entry for entry in self._values if (id(entry[0]), entry[1]) in wanted]
+        chosen._entries = [entry for entry in self._entries if (id(entry[0]), entry[1]) in wanted]
         return chosen
+
+
+def _is_table(buffer: Tensor) -> bool:
+    whole = not (buffer.is_floating_point() or buffer.is_complex())
+    return whole and buffer.numel() * buffer.element_size() > COPIED
+
+
+def _version(buffer: Tensor) -> int:
+    return 0 if buffer.is_inference() else buffer._version
+
+
+def _require_unchanged(entry: Entry) -> None:
+    owner, name, buffer, _, version = entry
+    if owner._buffers.get(name) is not buffer or _version(buffer) != version:
+        size = buffer.numel() * buffer.element_size() >> 20
+        raise Uncuttable("its forward pass changes a buffer of %d MiB (%s.%s)" % (size, type(owner).__name__, name))
 
 
 def _same(torch: Torch, one: Tensor, other: Tensor) -> bool:

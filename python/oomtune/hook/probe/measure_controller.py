@@ -35,6 +35,9 @@ class MeasureController(ProbeController):
         self._own_batch: int | None = None
         #: What the command's own words do not carry is measured with it on.
         self._rung = PendingRung(instrumentation)
+        if self._hook.settings.own_batches:
+            # Looking for the samples in the model's call runs the model, and a value near the limit leaves no room for that.
+            self._call_resizer.unwatch()
 
     def keeps_own_batches(self, iterator: LoaderIterator) -> bool:
         if self._measured is not None and self._measured() is iterator.loader:
@@ -85,7 +88,8 @@ class MeasureController(ProbeController):
 
     def _look(self, iterator: LoaderIterator) -> BatchFactory | None:
         """A factory of other sizes, if the loader's batch size is the one that the worker filled in."""
-        if own_batch(iterator.loader) != self._hook.settings.micro_batch:
+        settings = self._hook.settings
+        if settings.own_batches or own_batch(iterator.loader) != settings.micro_batch:
             return None
         try:
             return self._factories.factory(iterator)
