@@ -205,7 +205,7 @@ function aboveProved(state: SearchState): NextSize | null {
 
 /**
  * The search would end below a size that filled the budget to the brim, where a library was at work that does with less workspace: a larger one
- * may be refused it, and have room to spare (DCGAN under 3 GiB, bench/results/upstream.md: 274 gives back its cache in every step, 280 to
+ * may be refused it, and have room to spare (a DCGAN under 3 GiB of an H200: 274 samples give back the cache in every step, 280 to
  * 1036 do not). One is tried. Null: something larger has been.
  */
 function pastFilledBudget({ history, model, sizes }: SearchState): NextSize | null {

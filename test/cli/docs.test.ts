@@ -60,7 +60,7 @@ describe('documentation', () => {
         .flatMap((file) => [...read(folder, file).matchAll(names)].map(([, name]) => name as string));
     const used = new Set([
       ...inFiles('src', /\.ts$/, /\b(OOMTUNE_[A-Z_]*[A-Z])\b/g),
-      ...inFiles('python', /\.py$/, /"(OOMTUNE_[A-Z_]+)"/g),
+      ...inFiles('python', /\.py$/, /"(OOMTUNE_[A-Z_]*[A-Z])"/g),
       ...inFiles('native', /\.(cpp|h)$/, /(?:getenv|openReal)\("(OOMTUNE_[A-Z_]+)"/g),
     ]);
     const page = read('docs', 'reference', 'configuration.md');
