@@ -60,12 +60,18 @@ describe('documentation', () => {
         .flatMap((file) => [...read(folder, file).matchAll(names)].map(([, name]) => name as string));
     const used = new Set([
       ...inFiles('src', /\.ts$/, /\b(OOMTUNE_[A-Z_]*[A-Z])\b/g),
-      ...inFiles('python', /\.py$/, /"(OOMTUNE_[A-Z_]*[A-Z])"/g),
+      ...inFiles('python', /\.py$/, /"(OOMTUNE_[A-Z_]+)"/g),
       ...inFiles('native', /\.(cpp|h)$/, /(?:getenv|openReal)\("(OOMTUNE_[A-Z_]+)"/g),
     ]);
     const page = read('docs', 'reference', 'configuration.md');
     const told = new Set([...page.matchAll(/\b(OOMTUNE_[A-Z_]*[A-Z])\b/g)].map(([, name]) => name as string));
-    const variables = [...used].filter((name) => !Object.hasOwn(ERROR_CODES, name));
+    const [prefixes, names] = [true, false].map((prefix) => [...used].filter((name) => name.endsWith('_') === prefix));
+    for (const prefix of prefixes as string[])
+      expect(
+        [...told].filter((name) => name.startsWith(prefix)),
+        prefix,
+      ).not.toEqual([]);
+    const variables = (names as string[]).filter((name) => !Object.hasOwn(ERROR_CODES, name));
     expect(variables.length).toBeGreaterThan(20);
     expect([...told].sort()).toEqual(variables.sort());
   });

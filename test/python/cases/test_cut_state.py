@@ -93,6 +93,19 @@ class LargeBuffers(CutCase):
         words = r"its forward pass changes a buffer of 2 MiB \(Quantised.seen\)"
         self.refused(words, lambda: Quantised(counts=True), mean_square, rows)
 
+    def test_one_that_is_written_to_leaves_all_else_as_it_was(self):
+        from oomtune.hook.cut.refusal import Uncuttable
+        from oomtune.hook.cut.sandbox import Sandbox
+
+        model = Quantised(counts=True)
+        model.register_buffer("later", torch.zeros(1))
+        random = torch.get_rng_state()
+        with self.assertRaises(Uncuttable), Sandbox(torch, model, [], False).entered(True, False):
+            model(rows())
+            model.later += 1
+        self.assertEqual((model.later.item(), model.training), (0, True))
+        self.assertTrue(torch.equal(torch.get_rng_state(), random))
+
 
 class State(CutCase):
     def test_a_state_that_is_made_by_the_first_call(self):

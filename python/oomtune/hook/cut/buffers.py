@@ -32,7 +32,7 @@ def buffer_keys(modules: Iterable[Module]) -> list[BufferKey]:
 
 
 class Snapshot:
-    """The values of some buffers, as they are now. Raises Uncuttable where one has changed that is too large for a copy."""
+    """The values of some buffers, as they are now."""
 
     def __init__(self, keys: Iterable[BufferKey]) -> None:
         found = [(owner, name, owner._buffers.get(name)) for owner, name in keys]
@@ -43,25 +43,29 @@ class Snapshot:
         ]
 
     def restore(self) -> None:
-        for entry in self._entries:
-            owner, name, buffer, value, _ = entry
-            if value is None:
-                _require_unchanged(entry)
-                continue
+        """Brings all of them back, but what has been written to one that is not copied."""
+        for owner, name, buffer, value, _ in self._entries:
             owner._buffers[name] = buffer
-            # By .data, so that its version stays: a graph may hold the buffer, but does not need its values.
-            buffer.data.copy_(value)
+            if value is not None:
+                # By .data, so that its version stays: a graph may hold the buffer, but does not need its values.
+                buffer.data.copy_(value)
+
+    def require_restorable(self) -> None:
+        """Raises Uncuttable if one has been written to that is not copied."""
+        for owner, name, buffer, value, version in self._entries:
+            if value is None and _version(buffer) != version:
+                size = buffer.numel() * buffer.element_size() >> 20
+                kind = type(owner).__name__
+                raise Uncuttable("its forward pass changes a buffer of %d MiB (%s.%s)" % (size, kind, name))
 
     def changed(self, torch: Torch) -> list[BufferKey]:
-        """Buffers whose value has changed since."""
-        changed: list[BufferKey] = []
-        for entry in self._entries:
-            owner, name, buffer, value, _ = entry
-            if value is None:
-                _require_unchanged(entry)
-            elif owner._buffers.get(name) is not buffer or not _same(torch, buffer, value):
-                changed.append((owner, name))
-        return changed
+        """Buffers whose value has changed since. Raises Uncuttable as require_restorable() does."""
+        self.require_restorable()
+        return [
+            (owner, name)
+            for owner, name, buffer, value, _ in self._entries
+            if owner._buffers.get(name) is not buffer or (value is not None and not _same(torch, buffer, value))
+        ]
 
     def only(self, keys: Iterable[BufferKey]) -> Snapshot:
         """The part of the snapshot for these buffers."""
@@ -78,13 +82,6 @@ def _is_table(buffer: Tensor) -> bool:
 
 def _version(buffer: Tensor) -> int:
     return 0 if buffer.is_inference() else buffer._version
-
-
-def _require_unchanged(entry: Entry) -> None:
-    owner, name, buffer, _, version = entry
-    if owner._buffers.get(name) is not buffer or _version(buffer) != version:
-        size = buffer.numel() * buffer.element_size() >> 20
-        raise Uncuttable("its forward pass changes a buffer of %d MiB (%s.%s)" % (size, type(owner).__name__, name))
 
 
 def _same(torch: Torch, one: Tensor, other: Tensor) -> bool:

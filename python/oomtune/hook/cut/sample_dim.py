@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from .batch_dims import candidates
 from .plan import Plan
 from .pytree import tree_leaves
@@ -13,8 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Sequence
 
-    from ..types import Leaves, Module, Torch, Tree
-    from .batch_dims import BatchDims
+    from ..types import Module, Torch, Tree
     from .plan import CutContext
 
 
@@ -26,20 +23,13 @@ def sample_dim(torch: Torch, module: Module, tree: Tree, counts: Sequence[int], 
     for count in counts:
         leaves = tree_leaves(torch, tree, (count,))
         tensors = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.dim()]
-        if not tensors:
-            continue
-        # It may run out of memory, too, on a part of the batch or on copies of the model's buffers: sizes are tried later.
-        with contextlib.suppress(Exception):
-            plan = Plan(torch, module, context, (count,), [leaves[number] for number in tensors], OneRank())
-            for dims in candidates(torch, leaves, [count]):
-                if dims.count == count and _agrees(plan, tree, leaves, dims):
-                    return dims.dims[tensors[0]]
+        for dims in candidates(torch, leaves, [count]):
+            if dims.count != count or not tensors:
+                continue
+            try:
+                plan = Plan(torch, module, context, (count,), [leaves[number] for number in tensors], OneRank())
+                plan.check(tree, leaves, dims)
+            except Exception:  # one that memory is too short for, too: sizes are tried later
+                continue
+            return dims.dims[tensors[0]]
     return None
-
-
-def _agrees(plan: Plan, tree: Tree, leaves: Leaves, dims: BatchDims) -> bool:
-    try:
-        plan.check(tree, leaves, dims)
-    except Exception:
-        return False
-    return True

@@ -66,6 +66,7 @@ class Sandbox:
             buffers.restore()
             state.restore()
             torch.clear_autocast_cache()  # weights cast without a graph give no gradients
+        buffers.require_restorable()
 
     def drop_graphs(self) -> None:
         """Detaches the weights that torch's older weight and spectral normalisation compute before each forward pass."""
