@@ -23,9 +23,13 @@ const { values } = parseArgs({
   },
 });
 const gpu = values.device !== 'cpu';
-const budget = values.budget ?? (gpu ? '16GiB' : values.tiny ? '150MiB' : '250MiB');
-const tiny = ['--width', '16', '--layers', '1', '--vocabulary', '64'];
-const model = gpu ? ['--width', '768', '--layers', '12', '--vocabulary', '32000'] : values.tiny ? tiny : [];
+const budgets = gpu ? { real: '16GiB', tiny: '1500MiB' } : { real: '250MiB', tiny: '150MiB' };
+const budget = values.budget ?? budgets[values.tiny ? 'tiny' : 'real'];
+const shape = (width, layers, vocabulary) => ['--width', width, '--layers', layers, '--vocabulary', vocabulary];
+const models = gpu
+  ? { real: shape('768', '12', '32000'), tiny: shape('64', '2', '4096') }
+  : { real: [], tiny: shape('16', '1', '64') };
+const model = models[values.tiny ? 'tiny' : 'real'];
 const home = mkdtempSync(join(tmpdir(), 'oomtune-tokens-'));
 const env = { ...process.env, OOMTUNE_HOME: home, OOMTUNE_REDIS_URL: '', OMP_NUM_THREADS: gpu ? '' : '1' };
 for (const name of Object.keys(env)) if (env[name] === '') delete env[name];

@@ -102,13 +102,15 @@ function climbByLaunches(state: SearchState, top: number, limit: number): NextSi
 
 /** The same along a curve: two sizes do not tell a line from a square, so the third lies where the steeper of the two ends. */
 function climbCurve(state: SearchState, parabola: Parabola, top: number): NextSize {
-  const { budgetBytes } = state.model;
-  const limit = parabola.reaches(budgetBytes);
+  const { budgetBytes, grown } = state.model;
+  const limit = grown ? parabola.reaches(HIGHEST * budgetBytes) : parabola.promises(budgetBytes);
   if (limit === null) return secondSize(state, top);
   const why = `the predicted limit, ${say(limit)}`;
-  const roomy = Math.min(parabola.reaches(ROOMY * budgetBytes) as number, FAR_OFF * top);
+  const roomy = Math.min(parabola.promises(ROOMY * budgetBytes) as number, FAR_OFF * top);
   if (roomy >= (1 + LEAST) * top + 1) return { size: roomy, purpose: 'climb', why: `a little below ${why}` };
-  return { size: Math.max(limit, closingSize(top)), purpose: 'bound', why: `${why}: larger ones should fail` };
+  if (limit > top + LEAST * top) return { size: limit, purpose: 'bound', why: `${why}: larger ones should fail` };
+  const most = HIGHEST * (parabola.reaches(budgetBytes) as number);
+  return { ...between(top, most), why: `towards the upper bound, ${say(most)}, that the allocated bytes give` };
 }
 
 /** Every byte is counted: the limit itself, then a size that ends the search if it fails. */

@@ -12,14 +12,15 @@ const DRAWN = 0.7;
  * many moments of a step, each with a line of its own, so it rises at least as fast from here on as it did up to here, unless it holds what is not needed. Endless: not known.
  */
 function smallestImpossible(state: SearchState): number {
-  const { history, model } = state;
+  const { history, model, parabola } = state;
   const { ceiling, top } = history;
   const seen = ceiling ?? Number.POSITIVE_INFINITY;
   const last = model.points.at(-1);
   if (isFull(state)) return Math.min(seen, closingSize(top as number));
-  if (!last?.phased || model.elastic || model.upper === null || top === null || model.points.length < 3) return seen;
-  if (top < DRAWN * model.upper) return seen;
-  const room = Math.floor((model.caching || model.grown ? USABLE : 1) * model.upper) + 1;
+  const upper = parabola ? parabola.reaches(model.budgetBytes) : model.upper;
+  if (!last?.phased || model.elastic || upper === null || top === null || model.points.length < 3) return seen;
+  if (top < DRAWN * upper) return seen;
+  const room = Math.floor((model.caching || model.grown ? USABLE : 1) * upper) + 1;
   // A library may do without a part of what the line counts: it tells a second process where to begin, and then a size has to fail.
   if (model.flexible && (history.largestVerified ?? 0) > (history.sizes[0] as number)) return seen;
   return Math.min(seen, Math.max(top + 1, room));

@@ -83,10 +83,10 @@ export class MemoryModel {
     this.flexible = points.some((r) => r.flexible);
     const alike = sameGradients(needed);
     const risen = alike.every((r) => r.phased) ? alike : risenOf(alike);
-    const isFree = (r: CurvePoint): boolean => !r.caching || (r.total < SATURATED * budgetBytes && r.retries === 0);
     // A size that libraries had less workspace for lies on no line.
-    const usable = this.flexible && risen.filter(isFree).length > 1 ? risen.filter(isFree) : risen;
-    const unsaturated = usable.filter(isFree);
+    const free = risen.filter((r) => isFree(r, budgetBytes));
+    const usable = this.flexible && free.length > 1 ? free : risen;
+    const unsaturated = usable.filter((r) => isFree(r, budgetBytes));
     const anchor = usable === risen ? points.at(-1) : usable.at(-1);
     this.#active = anchored(
       lineThrough(usable, (r) => r.active),
@@ -160,6 +160,11 @@ export class MemoryModel {
     if (!this.#active || !this.#slack) return null;
     return valueAt(this.#active, size) + valueAt(this.#slack, size);
   }
+}
+
+/** A caching allocator was not so near to the budget that it had to reuse what it holds: its peak tells a slope. */
+export function isFree({ caching, total, retries }: CurvePoint, budgetBytes: number): boolean {
+  return !caching || (total < SATURATED * budgetBytes && retries === 0);
 }
 
 /** A caching allocator whose phases were told apart: its lines bracket the limit. */

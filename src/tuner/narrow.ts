@@ -23,17 +23,19 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     purpose: 'bound',
     why: `between ${top}, which fits, and ${ceiling}, which does not`,
   });
+  const near = nearEnoughTo(ceiling);
   const { parabola } = state;
   if (parabola) {
-    const limit = failedAbove(state, top) > 1 ? null : parabola.reaches(ROOMY * model.budgetBytes);
-    const size = limit === null || limit >= ceiling ? (top + ceiling) / 2 : Math.max(limit, (3 * top + ceiling) / 4);
-    return { ...between(1), size: Math.min(size, nearEnoughTo(ceiling)) };
+    if (top >= NEARBY * near && near > top) return { ...between(1), size: near };
+    // A prediction that failed twice is not followed a third time.
+    const limit = failedAbove(state, top) > 1 ? null : parabola.promises(ROOMY * model.budgetBytes);
+    const isAhead = limit !== null && limit < ceiling && limit > AHEAD * top;
+    return { ...between(1), size: Math.min(isAhead ? limit : (top + ceiling) / 2, near) };
   }
   if (model.lower === null)
     return model.points.length > 0 && ceiling > FAR_OFF * top
       ? { ...between(1), size: Math.sqrt(top * ceiling) }
       : between(1 / 2);
-  const near = nearEnoughTo(ceiling);
   const why = `${ceiling} failed: the largest below it that is likely to fit`;
   // Whether this one fits or fails, what fits and what does not are then within 2 per cent.
   if (near > top && near <= closingSize(top)) return { size: near, purpose: 'bound', why };

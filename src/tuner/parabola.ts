@@ -1,22 +1,33 @@
-import type { CurvePoint } from './model.js';
+import { type CurvePoint, isFree } from './model.js';
 
-/** A size whose peak differs by less than this part from the smallest's tells nothing of what a unit costs. */
+/** Where phases are not told apart, a size whose peak differs by less than this part from the smallest's tells nothing of what a unit costs. */
 const RISEN = 1.02;
 /** Doublings and halvings that close in on where the curve meets the budget: to well within one. */
 const STEPS = 64;
 
 /**
- * Peak bytes against a value such as the sequence length, whose memory rises in a line, with its square (attention), or in between.
+ * What a size cannot do without, in bytes: what is allocated, and what lies outside the caching allocator. What that one keeps for
+ * reuse is no part of it: near the budget it keeps whatever there is room for, and gives that back.
+ */
+const needed = (one: CurvePoint): number => (one.phased && one.caching ? one.context + one.active : one.total);
+
+/**
+ * Bytes that are needed against a value such as the sequence length, which rise in a line, with its square (attention), or in between.
  * Two points allow either: the steeper reading is taken, a square from the smallest on. Three tell.
  */
 export class Parabola {
   readonly #points: readonly CurvePoint[];
+  /** Of what is needed, the part that a caching allocator held beyond it, where it had room to. */
+  readonly #pieces: number;
 
-  constructor(points: readonly CurvePoint[]) {
+  constructor(points: readonly CurvePoint[], budgetBytes: number) {
     // The optimizer's step is a floor: what lies on it tells no slope.
     const floor = points[0]?.total ?? 0;
-    const risen = points.filter((one) => one.total >= RISEN * floor);
+    const risen = points.filter((one) => one.phased || one.total >= RISEN * floor);
     this.#points = risen.length >= 2 ? risen : [...points.slice(0, 1), ...risen];
+    const free = points.findLast((one) => isFree(one, budgetBytes));
+    this.#pieces =
+      free === undefined ? 0 : Math.max(0, free.total / Math.max(needed(free), free.context + free.flat) - 1);
   }
 
   /** How many points it goes through: 0 and 1 foretell nothing, 3 tell a line from a square. */
@@ -24,7 +35,12 @@ export class Parabola {
     return new Set(this.#points.map((one) => one.microBatch)).size;
   }
 
-  /** Where it meets `bytes`, not rounded; null: it foretells nothing; endless: nowhere. */
+  /** Where the peak meets `bytes` if the allocator goes on to hold as much beyond what is needed; not rounded; null: nothing is foretold; endless: nowhere. */
+  promises(bytes: number): number | null {
+    return this.reaches(bytes / (1 + this.#pieces));
+  }
+
+  /** The same of what is needed. */
   reaches(bytes: number): number | null {
     const last = this.#points.at(-1);
     if (last === undefined || this.order < 2) return null;
@@ -47,12 +63,12 @@ export class Parabola {
     const [first, middle, last] = this.#points.slice(-3) as [CurvePoint, CurvePoint, CurvePoint?];
     if (last === undefined) {
       const [a, b] = [first, middle];
-      const rise = (b.total - a.total) / (b.microBatch ** 2 - a.microBatch ** 2);
-      return b.total + rise * (size ** 2 - b.microBatch ** 2);
+      const rise = (needed(b) - needed(a)) / (b.microBatch ** 2 - a.microBatch ** 2);
+      return needed(b) + rise * (size ** 2 - b.microBatch ** 2);
     }
-    const before = (middle.total - first.total) / (middle.microBatch - first.microBatch);
-    const now = (last.total - middle.total) / (last.microBatch - middle.microBatch);
+    const before = (needed(middle) - needed(first)) / (middle.microBatch - first.microBatch);
+    const now = (needed(last) - needed(middle)) / (last.microBatch - middle.microBatch);
     const bend = Math.max(0, (now - before) / (last.microBatch - first.microBatch));
-    return last.total + (size - last.microBatch) * (now + bend * (size - middle.microBatch));
+    return needed(last) + (size - last.microBatch) * (now + bend * (size - middle.microBatch));
   }
 }

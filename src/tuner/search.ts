@@ -156,7 +156,14 @@ export function verificationProbe(search: RungSearch): RungDecision & { kind: 'p
 
 export function stateOf({ history, sizes, perLaunch, onHost, budgetBytes, grows, curved }: RungSearch): SearchState {
   const model = new MemoryModel(pointsOf(history.sizes.flatMap((size) => history.fits(size))), budgetBytes, grows);
-  return { history, model, sizes, perLaunch, onHost, ...(curved ? { parabola: new Parabola(model.points) } : {}) };
+  return {
+    history,
+    model,
+    sizes,
+    perLaunch,
+    onHost,
+    ...(curved ? { parabola: new Parabola(model.points, budgetBytes) } : {}),
+  };
 }
 
 /** Before anything fits: the guess, then the smallest size. Null once something does. */

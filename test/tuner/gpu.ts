@@ -137,7 +137,11 @@ function measure(process: Process, probe: Probe): Result {
   let steps = 0;
   const most = probe.rest_within ?? MOST_STEPS;
   const survived = survives(() => {
-    while (steps < probe.steps || (quiet < probe.rest_steps && steps < most)) {
+    while (
+      steps < probe.steps ||
+      (quiet < probe.rest_steps && steps < most) ||
+      (retries > 0 && steps < (probe.retry_steps ?? 0))
+    ) {
       const [segments, before] = [memory.segments, memory.retries];
       process.step(probe.micro_batch);
       steps += 1;

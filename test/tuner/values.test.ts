@@ -1,6 +1,9 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { roundNumbers } from '../../src/tuner/sizes.js';
+import { gpuJob } from './gpu.js';
 import { constraints, found, GIB, type Job, MIB, search } from './machine.js';
+import { networks } from './networks.js';
 
 const BUDGET = 16 * GIB;
 
@@ -59,6 +62,43 @@ describe('the largest value of a knob, each a launch', () => {
     );
     expect(found(s).max_micro_batch).toBe(1000);
     expect(s.oomLaunches).toBe(0);
+  });
+});
+
+describe('the largest value where a caching allocator fills the budget with what it keeps', () => {
+  const drawn = fc.sample(fc.tuple(networks, fc.integer({ min: 6, max: 40 })), { numRuns: 60, seed: 7 });
+  const devices = drawn
+    .map(([network, gib]) => gpuJob(network, gib * GIB))
+    .filter((gpu) => gpu.lasts(1, 10) && !gpu.lasts(2000, 2));
+
+  it.each([
+    ['segments that can grow', 'possible', false, 9, 6.2],
+    ['libraries that do with less', 'possible', true, 10, 7.8],
+    ['segments that cannot grow', undefined, false, 13, 8.3],
+  ] as const)('with %s is found without a value far above it', (_, expandable, flexible, most, mean) => {
+    const searches = devices.map((gpu) => {
+      const job: Job = {
+        run: (probe, warm) => ({ ...gpu.run(probe, warm), ...(flexible ? { flexible_workspaces: true } : {}) }),
+      };
+      const value = { multipleOf: null, first: 1 };
+      const c = constraints({
+        budgetBytes: gpu.budgetBytes,
+        driven: false,
+        value,
+        ...(expandable ? { expandable } : {}),
+      });
+      const searched = search(job, c, true);
+      const { max_micro_batch: max } = found(searched);
+      // Where segments cannot grow, fragments may come to lie otherwise after steps that were all alike.
+      expect(gpu.lasts(max, expandable ? 10 : 4, expandable !== undefined)).toBe(true);
+      const { launches, observations } = searched;
+      const highest = Math.max(...observations.map((one) => one.micro_batch));
+      return { launches, times: max < 20 ? 1 : highest / max };
+    });
+    expect(searches.length).toBeGreaterThan(40);
+    expect(Math.max(...searches.map(({ launches }) => launches))).toBeLessThanOrEqual(most);
+    expect(searches.reduce((sum, { launches }) => sum + launches, 0) / searches.length).toBeLessThanOrEqual(mean);
+    expect(Math.max(...searches.map(({ times }) => times))).toBeLessThanOrEqual(1.25);
   });
 });
 
