@@ -107,8 +107,8 @@ function climbCurve(state: SearchState, parabola: Parabola, top: number): NextSi
   if (limit === null) return secondSize(state, top);
   const why = `the predicted limit, ${say(limit)}`;
   const roomy = Math.min(parabola.promises(ROOMY * budgetBytes) as number, FAR_OFF * top);
-  if (roomy >= (1 + LEAST) * top + 1) return { size: roomy, purpose: 'climb', why: `a little below ${why}` };
-  if (limit > top + LEAST * top) return { size: limit, purpose: 'bound', why: `${why}: larger ones should fail` };
+  if (roomy > closingSize(top)) return { size: roomy, purpose: 'climb', why: `a little below ${why}` };
+  if (limit > closingSize(top)) return { size: limit, purpose: 'bound', why: `${why}: larger ones should fail` };
   const most = HIGHEST * (parabola.reaches(budgetBytes) as number);
   return { ...between(top, most), why: `towards the upper bound, ${say(most)}, that the allocated bytes give` };
 }

@@ -2,14 +2,16 @@ import { type CurvePoint, isFree } from './model.js';
 
 /** Where phases are not told apart, a size whose peak differs by less than this part from the smallest's tells nothing of what a unit costs. */
 const RISEN = 1.02;
+/** Sizes nearer than this part of the larger to it tell no slope: what one process takes more than another decides it. */
+const APART = 0.75;
 /** Doublings and halvings that close in on where the curve meets the budget: to well within one. */
 const STEPS = 64;
 
 /**
- * What a size cannot do without, in bytes: what is allocated, and what lies outside the caching allocator. What that one keeps for
- * reuse is no part of it: near the budget it keeps whatever there is room for, and gives that back.
+ * What forward and backward cannot do without, in bytes: what is allocated, and what lies outside the caching allocator. What that one keeps
+ * for reuse is no part of it: near the budget it keeps whatever there is room for, and gives that back.
  */
-const needed = (one: CurvePoint): number => (one.phased && one.caching ? one.context + one.active : one.total);
+const needed = (one: CurvePoint): number => (one.phased ? one.context + one.active : one.total);
 
 /**
  * Bytes that are needed against a value such as the sequence length, which rise in a line, with its square (attention), or in between.
@@ -24,7 +26,7 @@ export class Parabola {
     // The optimizer's step is a floor: what lies on it tells no slope.
     const floor = points[0]?.total ?? 0;
     const risen = points.filter((one) => one.phased || one.total >= RISEN * floor);
-    this.#points = risen.length >= 2 ? risen : [...points.slice(0, 1), ...risen];
+    this.#points = farApart(risen.length >= 2 ? risen : [...points.slice(0, 1), ...risen]);
     const free = points.findLast((one) => isFree(one, budgetBytes));
     this.#pieces =
       free === undefined ? 0 : Math.max(0, free.total / Math.max(needed(free), free.context + free.flat) - 1);
@@ -32,7 +34,7 @@ export class Parabola {
 
   /** How many points it goes through: 0 and 1 foretell nothing, 3 tell a line from a square. */
   get order(): number {
-    return new Set(this.#points.map((one) => one.microBatch)).size;
+    return this.#points.length;
   }
 
   /** Where the peak meets `bytes` if the allocator goes on to hold as much beyond what is needed; not rounded; null: nothing is foretold; endless: nowhere. */
@@ -58,9 +60,9 @@ export class Parabola {
     return low;
   }
 
-  /** The curve through the last three points; of two a pure square; never one that rises ever more slowly. */
+  /** The curve through three points; of two a pure square; never one that rises ever more slowly. */
   #at(size: number): number {
-    const [first, middle, last] = this.#points.slice(-3) as [CurvePoint, CurvePoint, CurvePoint?];
+    const [first, middle, last] = this.#points as [CurvePoint, CurvePoint, CurvePoint?];
     if (last === undefined) {
       const [a, b] = [first, middle];
       const rise = (needed(b) - needed(a)) / (b.microBatch ** 2 - a.microBatch ** 2);
@@ -71,4 +73,15 @@ export class Parabola {
     const bend = Math.max(0, (now - before) / (last.microBatch - first.microBatch));
     return needed(last) + (size - last.microBatch) * (now + bend * (size - middle.microBatch));
   }
+}
+
+/** The last point, the nearest before it that is far enough off for a slope, and the nearest before that one. */
+function farApart(points: readonly CurvePoint[]): CurvePoint[] {
+  const found = points.slice(-1);
+  while (found.length < 3) {
+    const before = points.findLast((one) => one.microBatch <= APART * (found[0]?.microBatch ?? 0));
+    if (before === undefined) return found;
+    found.unshift(before);
+  }
+  return found;
 }
