@@ -1,23 +1,21 @@
 import type { Observation, Probe } from '../contract/measurement.js';
-import { type Rung, rungName, sameRung } from '../contract/rung.js';
-import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
+import { rungName, sameRung } from '../contract/rung.js';
+import { type EffectivePlan, noSize } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
-import { ACROSS_LAUNCHES, type Contender, Contest } from './contest.js';
-import { countedAs, failsInPieces } from './expandable-segments.js';
+import { ACROSS_LAUNCHES } from './contest.js';
+import { failsInPieces } from './expandable-segments.js';
 import { growthAction } from './growth.js';
 import { bestToKeep, keepDecision } from './keep-search.js';
-import { canGiveBack } from './peaks.js';
 import { probeLength } from './probe-length.js';
 import { peakOf, rateOf } from './recommend.js';
-import { RungHistory } from './rung-history.js';
+import { RungComparison, withSomeBlocks } from './rung-comparison.js';
+import type { RungHistory } from './rung-history.js';
+import { LARGEST, RungSearches } from './rung-searches.js';
 import { type RungDecision, type RungSearch, searchRung, surveyRung, verificationProbe } from './search.js';
-import { failsAlone, SINGLE_SAMPLE_NOTE } from './single-sample.js';
-import { listed, range, type Sizes, valuesBetween } from './sizes.js';
-import { someBlocks } from './some-blocks.js';
+import { SINGLE_SAMPLE_NOTE } from './single-sample.js';
+import { listed, type Sizes } from './sizes.js';
 import type { Action, Constraints } from './types.js';
 
-/** A search stops here: memory does not limit micro-batches this large. */
-const LARGEST = 2 ** 20;
 /** Peaks that differ by less count as equal. */
 const SAME = 1.02;
 /** A search that takes more probes or launches than this is given measurements that contradict each other. */
@@ -38,39 +36,25 @@ export const OWN_TRIES = 2;
  * is given, or none.
  */
 export class Tuner {
-  #constraints: Constraints;
-  readonly #plan: EffectivePlan;
-  readonly #observations: Observation[] = [];
+  readonly #searches: RungSearches;
+  readonly #comparison: RungComparison;
   #next: Action | null = null;
-  /** Made once, when every rung has been surveyed, so that later measurements cannot change the choice. */
-  #contest: Contest | null = null;
-  /** The observations of the contest. */
-  readonly #compared = new Set<Observation>();
-  /** The rungs' order once it is decided. */
-  #ranking: number[] | null = null;
 
   constructor(constraints: Constraints) {
-    const { goal, effectiveBatch, ownBatch, worldSize } = constraints;
-    const kept =
-      goal === 'keep' && effectiveBatch === null && ownBatch !== null ? ownBatch * worldSize : effectiveBatch;
-    this.#constraints = { ...constraints, effectiveBatch: kept };
-    const { value, minBatch } = constraints;
-    const plan = planEffective(this.#constraints);
-    const choices = (max: number, least = minBatch) => valuesBetween(least, max, value?.multipleOf ?? null);
-    this.#plan = value ? { ...plan, choices } : plan;
+    this.#searches = new RungSearches(constraints);
+    this.#comparison = new RungComparison(this.#searches);
   }
 
   get observations(): readonly Observation[] {
-    return this.#observations;
+    return this.#searches.observations;
   }
 
-  /** The observations that say something about memory: a script that cannot train on a single sample has not failed. */
-  get #telling(): readonly Observation[] {
-    return this.#constraints.minBatch === 1 ? this.#observations.filter((o) => !failsAlone(o)) : this.#observations;
+  get #constraints(): Readonly<Constraints> {
+    return this.#searches.constraints;
   }
 
-  get #failsAlone(): boolean {
-    return this.#telling.length < this.#observations.length;
+  get #plan(): EffectivePlan {
+    return this.#searches.plan;
   }
 
   /** The same action until the next `tell()`. */
@@ -80,21 +64,21 @@ export class Tuner {
   }
 
   tell(observation: Observation): void {
-    this.#observations.push(observation);
-    this.#compare(observation);
+    this.#searches.observations.push(observation);
+    if (this.#constraints.objective === 'throughput') this.#comparison.tell(observation);
     this.#next = null;
   }
 
   #decide(): Action {
     const c = this.#constraints;
-    const other = this.#telling.find((o) => o.outcome !== 'fit' && o.outcome !== 'device_oom');
+    const other = this.#searches.telling.find((o) => o.outcome !== 'fit' && o.outcome !== 'device_oom');
     if (other) return { type: 'failed', failure: other.outcome as 'user_error', evidence: other.evidence };
     if (c.rungs.length === 0) return exhausted('the options leave no rung to try');
-    const sizes = this.#sizes();
+    const sizes = this.#searches.sizes();
     if (!sizes) return exhausted(noSize(c, this.#plan.perDevice));
-    const doubtful = this.#observations.find((o) => o.ambiguous && o.outcome !== 'fit' && this.#isSmallest(o, sizes));
+    const doubtful = this.observations.find((o) => o.ambiguous && o.outcome !== 'fit' && this.#isSmallest(o, sizes));
     if (doubtful) return { type: 'failed', failure: 'device_oom', evidence: doubtful.evidence };
-    const growth = growthAction(this.#telling, c);
+    const growth = growthAction(this.#searches.telling, c);
     if (growth) return growth;
     return this.#asItStands() ?? (c.objective === 'throughput' ? this.#fastest(sizes) : this.#first(sizes));
   }
@@ -108,9 +92,9 @@ export class Tuner {
     if (knownBad !== null && ownBatch >= knownBad) return null;
     // A script's own batch that fills the budget is known to last: its user runs it.
     const rung = this.#constraints.rungs[0] as Probe['rung'];
-    const own = this.#telling.filter((o) => o.micro_batch === ownBatch && sameRung(o.rung, rung));
-    const grows = this.#grows && own.some(failsInPieces);
-    const search = this.#search(0, listed([ownBatch]), { mayFillBudget: true, grows });
+    const own = this.#searches.telling.filter((o) => o.micro_batch === ownBatch && sameRung(o.rung, rung));
+    const grows = this.#searches.grows && own.some(failsInPieces);
+    const search = this.#searches.at(0, listed([ownBatch]), { mayFillBudget: true, grows });
     const { history } = search;
     if (history.isVerified(ownBatch)) {
       return this.#found(search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
@@ -129,7 +113,7 @@ export class Tuner {
     const reasons: string[] = [];
     let evidence: string | null = null;
     for (const [index, rung] of this.#constraints.rungs.entries()) {
-      const search = this.#search(index, sizes);
+      const search = this.#searches.at(index, sizes);
       const decision = this.#decideOn(search);
       const fewer = decision.kind === 'found' ? this.#withFewerBlocks(search, decision) : null;
       if (fewer !== null) return fewer;
@@ -145,13 +129,14 @@ export class Tuner {
 
   /** The same size with as few blocks checkpointed as that takes, where no larger one is wanted; null: all of them have to be. */
   #withFewerBlocks(whole: RungSearch, { size, max }: { size: number; max: number }): Action | null {
-    if (!this.#keeps && (size !== max || whole.sizes.up(max + 1) !== null)) return null;
-    for (const rung of this.#someBlocks(whole, size)) {
-      const search = this.#searchOn(rung, listed([size]));
+    if (!this.#searches.keeps && (size !== max || whole.sizes.up(max + 1) !== null)) return null;
+    for (const rung of withSomeBlocks(this.#searches, whole, size)) {
+      const search = this.#searches.on(rung, listed([size]));
       const decision = this.#decideOn(search);
       if (decision.kind === 'closed') continue;
       const launches = decision.kind === 'probe' && this.#takesLaunch(decision, search);
-      if (launches && this.#launches() >= (this.#constraints.maxLaunches ?? Number.POSITIVE_INFINITY)) return null;
+      if (launches && this.#searches.launches >= (this.#constraints.maxLaunches ?? Number.POSITIVE_INFINITY))
+        return null;
       const why = 'as few blocks as this size is predicted to need recompute their activations';
       const first = decision.kind === 'probe' && decision.purpose === 'floor';
       return this.#act(search, first ? { ...decision, why } : decision);
@@ -159,42 +144,22 @@ export class Tuner {
     return null;
   }
 
-  /** The rungs with fewer of the blocks checkpointed; empty: there are none, or what each of them costs is not known. */
-  #someBlocks({ rung }: RungSearch, size: number): Rung[] {
-    const { someBlocks: possible, budgetBytes, headroomPct } = this.#constraints;
-    if (!possible || !rung.checkpointing || rung.offload || rung.checkpointed_blocks) return [];
-    const limitBytes = budgetBytes * (1 - headroomPct / 100);
-    return someBlocks({ rung, size, observations: this.#observations, limitBytes });
-  }
-
-  /** Objective throughput: once checkpointing has been surveyed, so is that of as many blocks as its fastest size needs. */
-  #addSomeBlocks(sizes: Sizes): void {
-    const rungs = this.#constraints.rungs.flatMap((rung, index) => {
-      const search = this.#search(index, sizes);
-      const decision = surveyRung(search);
-      const before = this.#constraints.rungs[index - 1];
-      const some =
-        decision.kind === 'found' && !before?.checkpointed_blocks ? this.#someBlocks(search, decision.size) : [];
-      return [...some.slice(0, 1), rung];
-    });
-    if (rungs.length > this.#constraints.rungs.length) this.#constraints = { ...this.#constraints, rungs };
-  }
-
   /** Objective throughput: every rung is surveyed, the fastest is searched to the end. */
   #fastest(sizes: Sizes): Action {
-    const wanted = this.#ranking === null ? (this.#contest?.next() ?? null) : null;
+    const wanted = this.#comparison.wanted;
     if (wanted !== null) {
       const why = 'the rungs are compared in turns, in one process';
       const probe = { kind: 'probe' as const, size: wanted.size, purpose: 'speed' as const, fresh: false, why };
-      return this.#probe(this.#search(wanted.index, sizes), probe, true);
+      return this.#probe(this.#searches.at(wanted.index, sizes), probe, true);
     }
     const reasons: string[] = [];
     let evidence: string | null = null;
-    for (const index of this.#ranking ?? this.#constraints.rungs.keys()) {
-      const search = this.#search(index, sizes);
-      const decision = this.#ranking ? this.#decideOn(search) : surveyRung(search);
+    const { ranking } = this.#comparison;
+    for (const index of ranking ?? this.#constraints.rungs.keys()) {
+      const search = this.#searches.at(index, sizes);
+      const decision = ranking ? this.#decideOn(search) : surveyRung(search);
       // This rung's survey has ended; the rungs are ranked when all surveys have.
-      if (decision.kind === 'probe' || (decision.kind === 'found' && this.#ranking)) return this.#act(search, decision);
+      if (decision.kind === 'probe' || (decision.kind === 'found' && ranking)) return this.#act(search, decision);
       if (decision.kind === 'found') continue;
       reasons.push(`${rungName(search.rung)}: ${decision.why}`);
       evidence = decision.evidence ?? evidence;
@@ -202,48 +167,9 @@ export class Tuner {
     return exhausted(reasons.join('; '), evidence);
   }
 
-  /** Takes the observation into the comparison of the rungs, or begins it where every rung has been surveyed. */
-  #compare(observation: Observation): void {
-    const { objective, maxLaunches } = this.#constraints;
-    const sizes = this.#sizes();
-    if (objective !== 'throughput' || !sizes || this.#ranking !== null) return;
-    if (this.#contest === null) {
-      this.#addSomeBlocks(sizes);
-      this.#contest = this.#surveyed(sizes);
-    } else {
-      this.#compared.add(observation);
-      this.#contest.tell(observation);
-    }
-    if (this.#contest === null) return;
-    // One launch is kept for the verification of the answer, unless a fork can make it.
-    const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
-    if (!observation.alive && !observation.renewable && left <= 1) this.#contest.end();
-    if (this.#contest.next() !== null) return;
-    const order = this.#contest.order();
-    this.#ranking = [...order, ...[...this.#constraints.rungs.keys()].filter((index) => !order.includes(index))];
-  }
-
-  /** The contest of the rungs at the sizes that their surveys found; null while a survey goes on. */
-  #surveyed(sizes: Sizes): Contest | null {
-    const contenders: Contender[] = [];
-    for (const [index, rung] of this.#constraints.rungs.entries()) {
-      const search = this.#search(index, sizes);
-      const decision = surveyRung(search);
-      if (decision.kind === 'probe') return null;
-      if (decision.kind === 'found')
-        contenders.push({ index, rung, size: decision.size, rate: rateOf(search.history, decision.size) ?? 0 });
-    }
-    const launchEach = contenders.length > 0 && this.#search(0, sizes).perLaunch;
-    return new Contest(contenders, this.#constraints.switches && !launchEach);
-  }
-
   /** The next decision on the rung whose answer is wanted. */
   #decideOn(search: RungSearch): RungDecision {
-    return (this.#keeps ? keepDecision(search) : null) ?? searchRung(search);
-  }
-
-  get #keeps(): boolean {
-    return this.#constraints.goal === 'keep' && this.#constraints.ownBatch !== null;
+    return (this.#searches.keeps ? keepDecision(search) : null) ?? searchRung(search);
   }
 
   #act(search: RungSearch, decision: Exclude<RungDecision, { kind: 'closed' }>): Action {
@@ -255,7 +181,7 @@ export class Tuner {
   #probe(search: RungSearch, wanted: RungDecision & { kind: 'probe' }, compares = false): Action {
     const { maxLaunches } = this.#constraints;
     if (!compares && this.#isSpent(wanted, search)) return this.#stop('the measurements contradict each other');
-    const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
+    const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#searches.launches;
     const launches = this.#takesLaunch(wanted, search);
     if (launches && left <= 0)
       return this.#stop(maxLaunches === 1 ? 'only one launch is allowed' : `only ${maxLaunches} launches are allowed`);
@@ -274,7 +200,7 @@ export class Tuner {
       micro_batch: decision.size,
       accumulation,
       ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
-      ...probeLength({ ...decision, proves }, this.#constraints, this.#observations, search.grows),
+      ...probeLength({ ...decision, proves }, this.#constraints, this.observations, search.grows),
       fresh: decision.fresh,
       ...(search.turnsOn ? { expandable_segments: true } : {}),
       purpose: decision.purpose,
@@ -286,32 +212,31 @@ export class Tuner {
   /** Whether a probe needs a start of the command: neither the live process nor a fork of its launch can run it. */
   #takesLaunch({ fresh }: RungDecision & { kind: 'probe' }, { alive, rung, turnsOn }: RungSearch): boolean {
     if (!fresh && alive) return false;
-    const last = this.#observations.at(-1);
+    const last = this.observations.at(-1);
     if (!last?.renewable || (last.expandable_segments && !turnsOn)) return true;
     return !this.#constraints.switches && !sameRung(last.rung, rung);
   }
 
   /** Whether one of the limits that end every search is reached. */
   #isSpent({ size, fresh }: RungDecision & { kind: 'probe' }, { rung, turnsOn }: RungSearch): boolean {
-    const same = this.#observations.filter(
+    const same = this.observations.filter(
       (o) =>
         o.micro_batch === size &&
         sameRung(o.rung, rung) &&
-        !this.#compared.has(o) &&
+        !this.#comparison.has(o) &&
         (o.expandable_segments ?? false) === turnsOn &&
         (o.fresh || !fresh),
     );
-    const { length } = this.#observations;
-    return length >= MOST_PROBES || this.#launches() >= MOST_LAUNCHES || same.length >= MOST_REPEATS;
+    const { length } = this.observations;
+    return length >= MOST_PROBES || this.#searches.launches >= MOST_LAUNCHES || same.length >= MOST_REPEATS;
   }
 
   #found(search: RungSearch, size: number, max: number, notes: string[]): Action {
     const all = max >= LARGEST ? [...notes, endless(search.history, max)] : [...notes];
-    if (this.#failsAlone) all.push(SINGLE_SAMPLE_NOTE);
+    if (this.#searches.failsAlone) all.push(SINGLE_SAMPLE_NOTE);
     const answer = answerOf(this.#constraints, this.#plan, search, { size, max, notes: all });
-    const speeds = this.#ranking === null ? [] : (this.#contest?.speeds(this.#constraints.worldSize) ?? []);
-    if (speeds.length < 2) return { type: 'found', answer };
-    const comparison = { together: this.#contest?.together ?? false, speeds };
+    const comparison = this.#comparison.outcome();
+    if (comparison === null) return { type: 'found', answer };
     const told = [...answer.notes, ...(comparison.together ? [] : [ACROSS_LAUNCHES])];
     return { type: 'found', answer: { ...answer, comparison, notes: told } };
   }
@@ -319,95 +244,23 @@ export class Tuner {
   /** Ends the search early with the best answer that a fresh process has shown. */
   #stop(why: string): Action {
     const c = this.#constraints;
-    const sizes = this.#sizes() as Sizes;
+    const sizes = this.#searches.sizes() as Sizes;
     const verified = c.rungs.flatMap((_, index) => {
-      const search = this.#search(index, sizes);
-      const best = bestVerified(c, this.#plan, search.history) ?? (this.#keeps ? bestToKeep(search) : null);
+      const search = this.#searches.at(index, sizes);
+      const best = bestVerified(c, this.#plan, search.history) ?? (this.#searches.keeps ? bestToKeep(search) : null);
       return best ? [{ index, search, ...best, rate: rateOf(search.history, best.size) ?? 0 }] : [];
     });
     const best = c.objective === 'throughput' ? verified.sort((a, b) => b.rate - a.rate)[0] : verified[0];
     if (!best)
-      return exhausted(`${why}, and no size has fitted a fresh process`, this.#observations.at(-1)?.evidence ?? null);
+      return exhausted(`${why}, and no size has fitted a fresh process`, this.observations.at(-1)?.evidence ?? null);
     const notes = [`The search ended early: ${why}.`];
     const { top } = best.search.history;
     if (top !== null && top > best.max) notes.push(`Micro-batch ${top} fitted too, but no fresh process has shown it.`);
     return this.#found(best.search, best.size, best.max, notes);
   }
 
-  /** Whether the allocator can be given segments that can grow. */
-  get #grows(): boolean {
-    return this.#constraints.expandable === 'possible';
-  }
-
-  #search(index: number, sizes: Sizes, how: { mayFillBudget?: boolean; grows?: boolean } = {}): RungSearch {
-    const search = this.#searchOn(this.#constraints.rungs[index] as Rung, sizes, { ...how, isFirst: index === 0 });
-    return index === 0 ? { ...search, guess: this.#guess(search.history, sizes) } : search;
-  }
-
-  #searchOn(
-    rung: Rung,
-    sizes: Sizes,
-    { mayFillBudget = false, grows = this.#grows, isFirst = false } = {},
-  ): RungSearch {
-    const c = this.#constraints;
-    const needs = (size: number) => this.#plan.probeAccumulation(size);
-    const counted = countedAs(grows, this.#telling);
-    const canGrow = grows || c.expandable === 'on';
-    const believed = (o: Observation): boolean => mayFillBudget || (canGrow && canGiveBack(o, c.budgetBytes));
-    const history = new RungHistory(rung, counted, c.budgetBytes, needs, isFirst ? c.knownBad : null, believed);
-    const fits = this.#observations.filter((o) => o.outcome === 'fit');
-    const last = this.#observations.at(-1);
-    return {
-      rung,
-      grows: canGrow,
-      turnsOn: grows,
-      history,
-      sizes,
-      plan: this.#plan,
-      budgetBytes: c.budgetBytes,
-      curved: c.value !== undefined,
-      headroomPct: c.headroomPct,
-      steps: c.steps,
-      driven: c.driven,
-      alive: (last?.alive ?? false) && (last?.expandable_segments ?? false) === grows,
-      perLaunch: fits.length > 0 && fits.every((o) => !o.alive),
-      onHost: c.onHost ?? false,
-      guess: null,
-    };
-  }
-
-  /**
-   * Where each size is a launch and the script's own batch has failed while training, half of it is tried next: it most likely
-   * fits, and such a fit is verified.
-   */
-  #guess(history: RungHistory, sizes: Sizes): number | null {
-    const { goal, ownBatch, driven, value } = this.#constraints;
-    if (value) return value.first === null ? null : sizes.up(value.first);
-    if (goal !== 'keep' || ownBatch === null || driven) return null;
-    const failure = history.all.find((o) => o.micro_batch === ownBatch && o.outcome !== 'fit');
-    return failure && failure.phase !== 'load' ? sizes.down(ownBatch / 2) : null;
-  }
-
-  /** The micro-batches to search among; null if the options leave none. */
-  #sizes(): Sizes | null {
-    const { minBatch, maxBatch, goal, ownBatch, accumulation, value } = this.#constraints;
-    if (value) return valuesBetween(minBatch, maxBatch ?? LARGEST, value.multipleOf);
-    const { perDevice, choices } = this.#plan;
-    const least = this.#failsAlone ? 2 : minBatch;
-    if (goal === 'keep' && perDevice !== null) {
-      return choices(Math.min(ownBatch ?? perDevice, maxBatch ?? LARGEST), least);
-    }
-    const lo = accumulation === 'off' && perDevice !== null ? perDevice : least;
-    const hi = maxBatch ?? LARGEST;
-    return lo >= minBatch && lo <= hi ? range(lo, hi) : null;
-  }
-
   #isSmallest(o: Observation, sizes: Sizes): boolean {
-    return o.micro_batch <= sizes.lo && !this.#observations.some((other) => other.outcome === 'fit');
-  }
-
-  #launches(): number {
-    return Math.max(0, ...this.#observations.map((o) => o.launch));
+    return o.micro_batch <= sizes.lo && !this.observations.some((other) => other.outcome === 'fit');
   }
 }
 

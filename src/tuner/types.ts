@@ -67,7 +67,7 @@ export interface Answer {
 }
 
 /** Speeds of rungs, in the ladder's order. */
-interface Comparison {
+export interface Comparison {
   /** In one process, in turns; false: each in a launch of its own. */
   together: boolean;
   speeds: RungSpeed[];
