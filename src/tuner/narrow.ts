@@ -1,4 +1,4 @@
-import { spansPhases } from './model.js';
+import { hasRisen, spansPhases } from './model.js';
 import { exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { closingSize, nearEnoughTo } from './sizes.js';
 
@@ -31,6 +31,10 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     const limit = failedAbove(state, top) > 1 ? null : parabola.promises(ROOMY * model.budgetBytes);
     const isAhead = limit !== null && limit < ceiling && limit > AHEAD * top;
     return { ...between(1), size: Math.min(isAhead ? limit : (top + ceiling) / 2, near) };
+  }
+  if (model.lower === null && perLaunch && hasRisen(model.points) && failedAbove(state, top) === 1) {
+    const limit = model.steepestWithin(ROOMY * model.budgetBytes) as number;
+    if (limit > AHEAD * top && limit < near) return { ...between(1), size: limit };
   }
   if (model.lower === null)
     return model.points.length > 0 && ceiling > FAR_OFF * top

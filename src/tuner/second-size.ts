@@ -1,5 +1,6 @@
-import { hasRisen } from './model.js';
+import { type CurvePoint, hasRisen } from './model.js';
 import { type NextSize, ROOMY, type SearchState } from './search-state.js';
+import { closingSize } from './sizes.js';
 
 /** So many times the first size is the second at most. */
 const STRIDE = 4;
@@ -7,6 +8,9 @@ const STRIDE = 4;
 const STRIDE_OF_LAUNCHES = 32;
 /** So many times the last size is the next at most where each is a launch and a line can be drawn. */
 export const STRIDE_ALONG_LINE = 100;
+
+/** A peak that is higher by less than this part may be so by chance. */
+const BARELY = 0.02;
 
 const WHY = 'a second point tells what a sample costs';
 
@@ -18,10 +22,16 @@ export function secondSize({ model, perLaunch, parabola }: SearchState, top: num
   if (perLaunch && last && !hasRisen(points)) {
     const left = 1 - last.total / budgetBytes;
     const isFirst = points.length === 1 || parabola !== undefined;
-    return next((isFirst ? Math.max(STRIDE, STRIDE_OF_LAUNCHES * left ** 2) : STRIDE_OF_LAUNCHES) * top);
+    const stride = (isFirst ? Math.max(STRIDE, STRIDE_OF_LAUNCHES * left ** 2) : STRIDE_OF_LAUNCHES) * top;
+    return next(Math.min(stride, parabola ? stride : chordWithin(points, ROOMY * budgetBytes)));
   }
   if (perLaunch && last && !parabola)
-    return next(Math.min(STRIDE_ALONG_LINE * top, model.steepestWithin(ROOMY * budgetBytes) as number));
+    return next(
+      Math.min(
+        STRIDE_ALONG_LINE * top,
+        Math.max(closingSize(top), model.steepestWithin(ROOMY * budgetBytes) as number),
+      ),
+    );
   const stride = perLaunch ? STRIDE_OF_LAUNCHES : STRIDE;
   let bound = Number.POSITIVE_INFINITY;
   if (last) {
@@ -33,4 +43,12 @@ export function secondSize({ model, perLaunch, parabola }: SearchState, top: num
     bound = Math.max(hidden, byRay, (0.9 * budgetBytes * last.microBatch) / last.total);
   }
   return next(Math.min(stride * top, bound));
+}
+
+/** Where the line through the first and the last point meets `bytes`; endless: the last has not left the first clearly. */
+function chordWithin(points: readonly CurvePoint[], bytes: number): number {
+  const [first, last] = [points[0], points.at(-1)];
+  if (!first || !last || last.total < (1 + BARELY) * first.total) return Number.POSITIVE_INFINITY;
+  const slope = (last.total - first.total) / (last.microBatch - first.microBatch);
+  return last.microBatch + (bytes - last.total) / slope;
 }

@@ -108,3 +108,38 @@ describe.each([0.5, 1, 2])('launches that each hold up to %s MiB more, of 200', 
     }
   });
 });
+
+describe('peaks that two small sizes hardly tell apart, each size a launch', () => {
+  /** MiB of a size, under a budget of so many. */
+  const shapes: [string, number, (size: number) => number][] = [
+    ['a line above 180 MiB', 400, (size) => 180 + size * 0.9],
+    ['a line above what the optimizer takes', 500, (size) => Math.max(240, 150 + size * 1.3)],
+    ['a line from next to nothing', 160, (size) => 30 + size * 0.0286],
+  ];
+  const searched = (budget: number, bytes: (size: number) => number) =>
+    search(
+      {
+        run: ({ micro_batch: size }) =>
+          bytes(size) > budget * MIB
+            ? { outcome: 'device_oom' }
+            : { outcome: 'fit', peaks: { total_bytes: bytes(size) } },
+      },
+      constraints({ budgetBytes: budget * MIB, driven: false, onHost: true }),
+      true,
+    );
+
+  it.each(shapes)('of %s take five, and none that fails', (_, budget, mib) => {
+    const s = searched(budget, (size) => MIB * mib(size));
+    expect(s.launches).toBeLessThanOrEqual(5);
+    expect(s.oomLaunches).toBe(0);
+  });
+
+  it.each(shapes)('of %s take seven on average where processes differ by 1.5 MiB', (_, budget, mib) => {
+    const launches = Array.from({ length: 40 }, (_, seed) => {
+      const s = searched(budget, (size) => MIB * (mib(size) + 1.5 * Math.sin(seed + size * 12.9898)));
+      return s.launches;
+    });
+    expect(launches.reduce((sum, one) => sum + one, 0) / launches.length).toBeLessThan(7);
+    expect(Math.max(...launches)).toBeLessThanOrEqual(10);
+  });
+});
