@@ -9,8 +9,8 @@ const STRIDE_OF_LAUNCHES = 32;
 /** So many times the last size is the next at most where each is a launch and a line can be drawn. */
 export const STRIDE_ALONG_LINE = 100;
 
-/** A peak that is higher by less than this part may be so by chance. */
-const BARELY = 0.02;
+/** A peak that is higher by less than this part of it, and of what it left, may be so by chance. */
+const BARELY = { peak: 0.02, left: 0.1 };
 
 const WHY = 'a second point tells what a sample costs';
 
@@ -23,7 +23,7 @@ export function secondSize({ model, perLaunch, parabola }: SearchState, top: num
     const left = 1 - last.total / budgetBytes;
     const isFirst = points.length === 1 || parabola !== undefined;
     const stride = (isFirst ? Math.max(STRIDE, STRIDE_OF_LAUNCHES * left ** 2) : STRIDE_OF_LAUNCHES) * top;
-    return next(Math.min(stride, parabola ? stride : chordWithin(points, ROOMY * budgetBytes)));
+    return next(Math.min(stride, parabola ? stride : alongChord(points, budgetBytes)));
   }
   if (perLaunch && last && !parabola)
     return next(
@@ -45,10 +45,14 @@ export function secondSize({ model, perLaunch, parabola }: SearchState, top: num
   return next(Math.min(stride * top, bound));
 }
 
-/** Where the line through the first and the last point meets `bytes`; endless: the last has not left the first clearly. */
-function chordWithin(points: readonly CurvePoint[], bytes: number): number {
+/** Where the line through the first and the last point leaves a little of the budget, or fills it; endless: the last has not left the first clearly. */
+function alongChord(points: readonly CurvePoint[], budgetBytes: number): number {
   const [first, last] = [points[0], points.at(-1)];
-  if (!first || !last || last.total < (1 + BARELY) * first.total) return Number.POSITIVE_INFINITY;
+  if (!first || !last) return Number.POSITIVE_INFINITY;
+  const chance = Math.min(BARELY.peak * first.total, BARELY.left * (budgetBytes - first.total));
+  if (last.total < first.total + chance) return Number.POSITIVE_INFINITY;
   const slope = (last.total - first.total) / (last.microBatch - first.microBatch);
-  return last.microBatch + (bytes - last.total) / slope;
+  const least = closingSize(last.microBatch);
+  const ends = [ROOMY * budgetBytes, budgetBytes].map((bytes) => last.microBatch + (bytes - last.total) / slope);
+  return ends.find((size) => size > least) ?? least;
 }

@@ -115,6 +115,7 @@ describe('peaks that two small sizes hardly tell apart, each size a launch', () 
     ['a line above 180 MiB', 400, (size) => 180 + size * 0.9],
     ['a line above what the optimizer takes', 500, (size) => Math.max(240, 150 + size * 1.3)],
     ['a line from next to nothing', 160, (size) => 30 + size * 0.0286],
+    ['a line in the little that weights leave', 16_000, (size) => 15_000 + size * 95],
   ];
   const searched = (budget: number, bytes: (size: number) => number) =>
     search(
