@@ -80,16 +80,15 @@ function rowOf(weights, budget, searches) {
   const plain = searches.find(({ config }) => rungOf(config) === PLAIN) ?? null;
   const best = searches.at(-1) ?? null;
   return {
-    ...{
-      weights,
-      budget,
-      unit,
-      card: cardName(),
-      torch: torchVersion(python),
-      plain: plain?.knob.max ?? null,
-      longest: best?.knob.max ?? null,
-    },
-    ...{ rung: best === null ? null : rungOf(best.config), peak_bytes: best?.peak_bytes ?? null },
+    weights,
+    budget,
+    unit,
+    card: cardName(),
+    torch: torchVersion(python),
+    plain: plain?.knob.max ?? null,
+    longest: best?.knob.max ?? null,
+    rung: best === null ? null : rungOf(best.config),
+    peak_bytes: best?.peak_bytes ?? null,
     bounded_by: best?.knob.bounded_by ?? null,
     launches: searches.map((one) => one.launches),
     search_s: searches.map((one) => one.wall_s),

@@ -17,9 +17,10 @@ function smallestImpossible(state: SearchState): number {
   const seen = ceiling ?? Number.POSITIVE_INFINITY;
   const last = model.points.at(-1);
   if (isFull(state)) return Math.min(seen, closingSize(top as number));
-  const upper = parabola ? parabola.reaches(model.budgetBytes) : model.upper;
-  const order = parabola ? parabola.order : model.points.length;
-  if (!last?.phased || model.elastic || upper === null || top === null || order < 3) return seen;
+  if (!last?.phased || model.elastic || model.upper === null || top === null || model.points.length < 3) return seen;
+  // What rises in a curve rises no more slowly than along the line, and through three points the curve itself is known.
+  const upper =
+    parabola?.order === 3 ? Math.min(model.upper, parabola.reaches(model.budgetBytes) as number) : model.upper;
   if (top < DRAWN * upper) return seen;
   const room = Math.floor((model.caching || model.grown ? USABLE : 1) * upper) + 1;
   // A library may do without a part of what the line counts: it tells a second process where to begin, and then a size has to fail.

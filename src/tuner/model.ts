@@ -39,6 +39,8 @@ const BENT = 0.01;
 const LESS = 0.95;
 /** Above the line's limit by more than it may be off. */
 const BEYOND = 1.02;
+/** Sizes nearer than this part of the larger to it tell no slope: what one process takes more than another decides it. */
+export const APART = 0.75;
 /** Without separate phases: the rise over the lowest peak that shows that a point has left the optimizer's floor. */
 const RISEN = 1.05;
 
@@ -258,7 +260,7 @@ export function steepest(points: readonly (readonly [number, number])[]): number
 function wellApart(points: readonly CurvePoint[]): [CurvePoint, CurvePoint] | null {
   const last = points.at(-1);
   if (!last) return null;
-  const before = points.findLast((r) => r.microBatch <= 0.75 * last.microBatch) ?? points.at(-2);
+  const before = points.findLast((r) => r.microBatch <= APART * last.microBatch) ?? points.at(-2);
   return before && before !== last ? [before, last] : null;
 }
 

@@ -1,9 +1,7 @@
-import { type CurvePoint, isFree } from './model.js';
+import { APART, type CurvePoint, isFree } from './model.js';
 
-/** Where phases are not told apart, a size whose peak differs by less than this part from the smallest's tells nothing of what a unit costs. */
+/** A size that needs less than so many times what the smallest does tells nothing of what a unit costs. */
 const RISEN = 1.02;
-/** Sizes nearer than this part of the larger to it tell no slope: what one process takes more than another decides it. */
-const APART = 0.75;
 /** Doublings and halvings that close in on where the curve meets the budget: to well within one. */
 const STEPS = 64;
 
@@ -23,10 +21,12 @@ export class Parabola {
   readonly #pieces: number;
 
   constructor(points: readonly CurvePoint[], budgetBytes: number) {
-    // The optimizer's step is a floor: what lies on it tells no slope.
-    const floor = points[0]?.total ?? 0;
-    const risen = points.filter((one) => one.phased || one.total >= RISEN * floor);
-    this.#points = farApart(risen.length >= 2 ? risen : [...points.slice(0, 1), ...risen]);
+    const floor = points[0] ? needed(points[0]) : 0;
+    const risen = points.filter((one) => needed(one) >= RISEN * floor);
+    // What lies on a floor tells no slope: where the optimizer's step may be one, or where another size lies as low as the smallest.
+    const hasFloor = points.some((one) => !one.phased) || risen.length < points.length - 1;
+    const telling = risen.length >= 2 ? risen : [...points.slice(0, 1), ...risen];
+    this.#points = farApart(hasFloor ? telling : points);
     const free = points.findLast((one) => isFree(one, budgetBytes));
     this.#pieces =
       free === undefined ? 0 : Math.max(0, free.total / Math.max(needed(free), free.context + free.flat) - 1);

@@ -36,6 +36,7 @@ describe('the largest value of a knob, each a launch', () => {
     ['with the square and a line', (v: number) => 2 * GIB + v * 0.4 * MIB + v * v * 60, 6],
     ['with the square, from nearly full', (v: number) => 14 * GIB + v * 0.4 * MIB + v * v * 60, 7],
     ['with the square, far off', (v: number) => 100 * MIB + v * 4 * KIB + v * v, 6],
+    ['above a floor of the optimizer', (v: number) => Math.max(9 * GIB, 4 * GIB + v * MIB), 8],
     ['by very much for each', (v: number) => GIB + v * 4000 * MIB, 6],
   ])('whose memory rises %s is found within 2 %% in few', (_, bytes, most) => {
     const job = valued(bytes);
