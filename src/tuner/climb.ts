@@ -2,6 +2,7 @@ import { smallestExcluded } from './excluded.js';
 import { hasRisen, spansPhases } from './model.js';
 import { narrow } from './narrow.js';
 import type { Parabola } from './parabola.js';
+import { PIECES } from './peaks.js';
 import { closing, exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { STRIDE_ALONG_LINE, secondSize } from './second-size.js';
 import { closingSize, SMALL } from './sizes.js';
@@ -14,6 +15,8 @@ const BENT_STRIDE = 3;
 const FAR = 0.2;
 /** Where every byte is counted: from this part of the limit on the limit itself is tried, below most of the way comes first. */
 const NEAR = 0.7;
+/** The size before the limit is so many times what fits at least: else the limit itself is next. */
+const AWAY = 1.05;
 /** So many times what fits is the next size along a curve at most: a bend that far off is not seen yet. */
 const FAR_OFF = 16;
 /** Where no line tells how much more fits each stride is so many times as long as the one before. */
@@ -100,15 +103,21 @@ function climbByLaunches(state: SearchState, top: number, limit: number): NextSi
   return towardsLimit(state, top, Number.POSITIVE_INFINITY);
 }
 
-/** The same along a curve: two sizes do not tell a line from a square, so the third lies where the steeper of the two ends. */
+/**
+ * The same along a curve: a third size, or what is there at any, tells a line from a square, so the one before lies where the steeper of
+ * the two ends. Then a size that leaves a little of the budget, and the limit.
+ */
 function climbCurve(state: SearchState, parabola: Parabola, top: number): NextSize {
-  const { budgetBytes, grown } = state.model;
-  const limit = grown ? parabola.reaches(HIGHEST * budgetBytes) : parabola.promises(budgetBytes);
+  const { model, sizes } = state;
+  const { budgetBytes, grown } = model;
+  // More than what can be given back leaves would be no proof.
+  const limit = grown ? parabola.reaches((1 - PIECES) * budgetBytes) : parabola.promises(budgetBytes);
   if (limit === null) return secondSize(state, top);
+  const isWorth = (size: number, least = closingSize(top)) => size > least && (sizes.down(size) ?? 0) > top;
   const why = `the predicted limit, ${say(limit)}`;
   const roomy = Math.min(parabola.promises(ROOMY * budgetBytes) as number, FAR_OFF * top);
-  if (roomy > closingSize(top)) return { size: roomy, purpose: 'climb', why: `a little below ${why}` };
-  if (limit > closingSize(top)) return { size: limit, purpose: 'bound', why: `${why}: larger ones should fail` };
+  if (isWorth(roomy, AWAY * top)) return { size: roomy, purpose: 'climb', why: `a little below ${why}` };
+  if (isWorth(limit)) return { size: limit, purpose: 'bound', why: `${why}: larger ones should fail` };
   const most = HIGHEST * (parabola.reaches(budgetBytes) as number);
   return { ...between(top, most), why: `towards the upper bound, ${say(most)}, that the allocated bytes give` };
 }

@@ -1,4 +1,5 @@
 import { slopeOf } from './model.js';
+import { PIECES } from './peaks.js';
 import type { SearchState } from './search-state.js';
 import { closingSize, isCloseEnough } from './sizes.js';
 
@@ -18,6 +19,11 @@ function smallestImpossible(state: SearchState): number {
   const last = model.points.at(-1);
   if (isFull(state)) return Math.min(seen, closingSize(top as number));
   if (!last?.phased || model.elastic || model.upper === null || top === null || model.points.length < 3) return seen;
+  if (parabola?.order === 3 && model.grown) {
+    // Above what can be given back leaves, only what needs nothing back is a proof.
+    const [proof, promise] = [parabola.reaches((1 - PIECES) * model.budgetBytes), parabola.promises(model.budgetBytes)];
+    return Math.min(seen, Math.max(top + 1, Math.floor(Math.max(proof as number, promise as number)) + 1));
+  }
   // What rises in a curve rises no more slowly than along the line, and through three points the curve itself is known.
   const upper =
     parabola?.order === 3 ? Math.min(model.upper, parabola.reaches(model.budgetBytes) as number) : model.upper;

@@ -1,4 +1,4 @@
-import type { Observation } from '../contract/measurement.js';
+import type { Observation, Peaks } from '../contract/measurement.js';
 import { lastingPeak, yetToCome } from './peaks.js';
 
 /** The peaks of one size that fitted, in bytes; of a loop whose peaks rise or vary from step to step, those that it will come to. */
@@ -10,6 +10,8 @@ export interface CurvePoint {
   active: number;
   /** Peak of the optimizer's step: a constant that hides the slope at small sizes. 0 where unknown. */
   flat: number;
+  /** Of what forward and backward need, what is there at any size: weights and the optimizer's state. Null: unknown. */
+  base: number | null;
   /** Total less what the framework reserved: contexts and the like. */
   context: number;
   /** In use when a step starts; null if unknown. */
@@ -106,9 +108,10 @@ export class MemoryModel {
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
   }
 
-  /** Whether a size that fits lies beyond the line, as libraries do with less workspace there. */
+  /** Whether a size that fits lies beyond the line, as libraries do with less workspace there. What segments that can grow give back is no reason. */
   isStretched(size: number): boolean {
-    return this.flexible && this.lower !== null && size > BEYOND * this.lower;
+    const line = this.grown ? this.upper : this.lower;
+    return this.flexible && line !== null && size > BEYOND * line;
   }
 
   /** Bytes that one more sample adds to the peak of forward and backward; null: no line yet. */
@@ -206,6 +209,7 @@ function pointOf(o: Observation): CurvePoint | null {
     total,
     active,
     flat,
+    base: baseOf(o.peaks),
     context: Math.max(0, total - held),
     resident: residentBytes,
     accumulating: o.accumulation > 1,
@@ -214,6 +218,11 @@ function pointOf(o: Observation): CurvePoint | null {
     retries: o.alloc_retries,
     flexible: o.flexible_workspaces === true,
   };
+}
+
+/** The optimizer's step holds weights, gradients, its state, and at most once more as much as the gradients. */
+function baseOf({ optimizer_bytes: optimizer, gradient_bytes: gradients }: Peaks): number | null {
+  return optimizer === null || gradients === null ? null : Math.max(0, optimizer - 2 * gradients);
 }
 
 /** What the driver level holds beyond the framework's own peak: contexts, cached blocks, fragments. */

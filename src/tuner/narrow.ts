@@ -1,4 +1,5 @@
 import { hasRisen, spansPhases } from './model.js';
+import { PIECES } from './peaks.js';
 import { exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { closingSize, nearEnoughTo } from './sizes.js';
 
@@ -27,8 +28,13 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   const { parabola } = state;
   if (parabola) {
     if (top >= NEARBY * near && near > top) return { ...between(1), size: near };
-    // A prediction that failed twice is not followed a third time.
-    const limit = failedAbove(state, top) > 1 ? null : parabola.promises(ROOMY * model.budgetBytes);
+    const failures = failedAbove(state, top);
+    // What the allocator cannot give back differs by the program: after each failure as much more as it was to be at most.
+    const limit = model.grown
+      ? parabola.reaches((1 - (1 + failures) * PIECES) * model.budgetBytes)
+      : failures > 1 // a prediction that failed twice is not followed a third time
+        ? null
+        : parabola.promises(ROOMY * model.budgetBytes);
     const isAhead = limit !== null && limit < ceiling && limit > AHEAD * top;
     return { ...between(1), size: Math.min(isAhead ? limit : (top + ceiling) / 2, near) };
   }

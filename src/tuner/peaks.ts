@@ -41,7 +41,7 @@ export function lastingPeak(o: Observation): number | null {
 const BRIM = 0.001;
 
 /** Part of the budget that rounding and first fragments take even where segments can grow: of what they leave the rest can be given back. */
-const PIECES = 0.02;
+export const PIECES = 0.02;
 
 /**
  * It ran only because a caching allocator gave back its cache after the first step, and either went on to, or filled the budget to

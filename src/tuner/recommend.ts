@@ -100,7 +100,7 @@ export function limitOf({ history, model, choices, headroomPct }: Choice): numbe
 
 /** Probes since a fresh process took the largest size. */
 function probesAfterVerification({ history, max }: Choice): number {
-  const verified = history.all.findIndex((o) => o.outcome === 'fit' && o.fresh && o.micro_batch >= max);
+  const verified = history.all.findIndex((o) => o.micro_batch === max && history.isVerification(o));
   return verified < 0 ? 0 : history.all.length - verified - 1;
 }
 

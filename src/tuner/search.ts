@@ -213,11 +213,11 @@ function aboveProved(state: SearchState): NextSize | null {
 /**
  * The search would end below a size that filled the budget to the brim, where a library was at work that does with less workspace: a larger one
  * may be refused it, and have room to spare (a DCGAN under 3 GiB of an H200: 274 samples give back the cache in every step, 280 to
- * 1036 do not). One is tried. Null: something larger has been.
+ * 1036 do not). One is tried. Null: something larger has been, or each is a launch for a value that is no batch.
  */
-function pastFilledBudget({ history, model, sizes }: SearchState): NextSize | null {
+function pastFilledBudget({ history, model, sizes, parabola }: SearchState): NextSize | null {
   const { filledBudgetAt: filled } = history;
-  if (filled === null || !model.flexible) return null;
+  if (filled === null || !model.flexible || parabola) return null;
   const size = sizes.down(PAST * filled);
   if (size === null || size <= filled || history.all.some((o) => o.micro_batch > filled)) return null;
   return {

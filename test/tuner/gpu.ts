@@ -38,6 +38,11 @@ class Process {
     for (const bytes of this.#weights) memory.allocate(bytes);
   }
 
+  /** Bytes of all weights' gradients. */
+  get gradients(): number {
+    return this.#weights.reduce((sum, bytes) => sum + bytes, 0);
+  }
+
   step(size: number): void {
     const { memory } = this;
     this.resident = Math.max(this.resident, memory.allocated);
@@ -169,6 +174,7 @@ function measure(process: Process, probe: Probe): Result {
       optimizer_bytes: process.optimizer,
       reserved_bytes: memory.peakReserved,
       resident_bytes: process.resident,
+      gradient_bytes: process.gradients,
     },
   };
 }

@@ -119,6 +119,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
       optimizer_bytes: null,
       reserved_bytes: null,
       resident_bytes: null,
+      gradient_bytes: null,
       ...result.peaks,
     },
     alloc_retries: result.alloc_retries ?? 0,

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { roundNumbers } from '../../src/tuner/sizes.js';
+import { contextJobs, STEP } from './contexts.js';
 import { gpuJob } from './gpu.js';
 import { constraints, found, GIB, type Job, MIB, search } from './machine.js';
 import { networks } from './networks.js';
@@ -111,8 +112,8 @@ describe('the largest value where a caching allocator fills the budget with what
     .filter((gpu) => gpu.lasts(1, 10) && !gpu.lasts(2000, 2));
 
   it.each([
-    ['segments that can grow', 'possible', false, 9, 6.2],
-    ['libraries that do with less', 'possible', true, 10, 7.8],
+    ['segments that can grow', 'possible', false, 8, 5.7],
+    ['libraries that do with less', 'possible', true, 8, 5.7],
     ['segments that cannot grow', undefined, false, 13, 8.3],
   ] as const)('with %s is found without a value far above it', (_, expandable, flexible, most, mean) => {
     const searches = devices.map((gpu) => {
@@ -138,6 +139,32 @@ describe('the largest value where a caching allocator fills the budget with what
     expect(Math.max(...searches.map(({ launches }) => launches))).toBeLessThanOrEqual(most);
     expect(searches.reduce((sum, { launches }) => sum + launches, 0) / searches.length).toBeLessThanOrEqual(mean);
     expect(Math.max(...searches.map(({ times }) => times))).toBeLessThanOrEqual(1.25);
+  });
+});
+
+describe('the longest context of a Llama of 8B parameters, as an H200 ran it', () => {
+  const searches = contextJobs().map((job) => {
+    const value = { multipleOf: STEP, first: job.first };
+    const c = constraints({
+      budgetBytes: job.budgetBytes,
+      minBatch: job.first,
+      driven: false,
+      value,
+      expandable: 'possible',
+    });
+    return { ...job, searched: search(job, c, true) };
+  });
+
+  it.each(searches)('$name: is found within 2 %', ({ longest, searched }) => {
+    const { max_micro_batch: max } = found(searched);
+    expect(max).toBeLessThanOrEqual(longest);
+    expect(max).toBeGreaterThanOrEqual(longest / 1.02 - STEP);
+    expect(searched.launches).toBeLessThanOrEqual(8);
+  });
+
+  it('takes five launches in the mean', () => {
+    const launches = searches.map(({ searched }) => searched.launches);
+    expect(launches.reduce((sum, one) => sum + one, 0) / launches.length).toBeLessThanOrEqual(5.3);
   });
 });
 

@@ -59,9 +59,7 @@ export function constraintsOf(
     steps: options.steps,
     driven,
     switches,
-    // What blocks cost has been measured on the CPU device alone.
     someBlocks:
-      onHost &&
       switches &&
       options.checkpointing === 'auto' &&
       target.carrier('checkpointing') === 'hook' &&

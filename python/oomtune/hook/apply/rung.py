@@ -164,8 +164,8 @@ class Rung:
 
 
 def _measured_memory(hook: Hook) -> Memory | None:
-    """The device's memory where a search measures what steps take of it. On a GPU none: what a block costs there has yet to be tried."""
+    """The device's memory where a search measures what steps take of it."""
     parts = hook.instrumentation
     if parts is None or parts.card is not None or not hook.settings.searching:
         return None
-    return parts.memory if parts.memory is not None and parts.memory.device == "cpu" else None
+    return parts.memory
