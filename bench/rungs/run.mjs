@@ -40,6 +40,12 @@ const ON_GPU = {
   'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' },
 };
 
+/** What oomtune does only where it is allowed to, for an optimizer with moments. */
+const ALLOWED = {
+  'optimizer in 8 bits': { optimizer_8bit: '1' },
+  'bf16 + weights in bf16': { amp: 'bf16', bf16_weights: '1' },
+};
+
 /** The knobs that are on, by the name of the rung. */
 const RUNGS = {
   'as it stands': {},
@@ -51,11 +57,17 @@ const RUNGS = {
   'bf16 + chunked loss': { amp: 'bf16', chunked_loss: '1' },
   ...Object.fromEntries(BUDGETS.map((part) => [`activation budget ${part}`, { activation_memory_budget: part }])),
   ...(gpu ? ON_GPU : {}),
+  ...ALLOWED,
 };
 const ofCompiled = (rung) => rung === 'as it stands' || 'activation_memory_budget' in RUNGS[rung];
-const ofOthers = (rung) => !('activation_memory_budget' in RUNGS[rung]);
-const wantedOf = (model) =>
-  option('--rungs', null)?.split(',') ?? Object.keys(RUNGS).filter(model.includes('-compiled') ? ofCompiled : ofOthers);
+const wantedOf = (model) => {
+  const ofOthers = (rung) =>
+    !('activation_memory_budget' in RUNGS[rung]) && (model.includes('-adamw') || !(rung in ALLOWED));
+  return (
+    option('--rungs', null)?.split(',') ??
+    Object.keys(RUNGS).filter(model.includes('-compiled') ? ofCompiled : ofOthers)
+  );
+};
 
 /** Of the layers of bench/rungs/train.py. */
 const HALF = { small: '0/2', gpt2: '0-5/12', bert: '0-5/12', llama: '0-7/16' };
@@ -115,8 +127,8 @@ const told = () => rows.map((row) => ({ ...row, command: command.replace(python,
 const recorded = () =>
   existsSync(RECORD)
     ? readFileSync(RECORD, 'utf8')
-        .trim()
         .split('\n')
+        .filter(Boolean)
         .map((line) => JSON.parse(line))
     : [];
 
@@ -197,7 +209,7 @@ function table(all) {
   }
   lines.push(
     'Loss, gradients and weights: largest relative difference from the script as it stands, of the loss of each step, and of the norm and a random',
-    'projection of each parameter (its gradient in the first step, its value at the end; SGD with momentum, as AdamW makes a step of any rounding of a gradient that is 0). bf16 is another precision and claims no equality.',
+    'projection of each parameter (its gradient in the first step, its value at the end; SGD with momentum, as AdamW makes a step of any rounding of a gradient that is 0). bf16 and 8 bits are another precision and claim no equality.',
     'Peaks: on a GPU what torch allocated; on the CPU the growth of resident memory. Samples/s: on the CPU of processor seconds.',
     '',
   );

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Samples of many lengths under a budget: micro-batches counted in tokens beside those counted in samples, and beside the same
-// size written by hand. `node bench/tokens/run.mjs [--steps N] [--long N] [--tiny] [--device cpu|cuda] [--budget SIZE] [--python FILE]`
+// size written by hand. `node bench/tokens/run.mjs [--steps N] [--long N] [--tiny] [--longest TOKENS] [--median TOKENS] [--device cpu|cuda] [--budget SIZE] [--python FILE]`
 // appends a line to bench/results/tokens.jsonl. On the CPU the figure is samples a CPU second, as its cores may be shared.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -16,6 +16,8 @@ const { values } = parseArgs({
     steps: { type: 'string', default: '20' },
     long: { type: 'string', default: '0' },
     tiny: { type: 'boolean', default: false },
+    longest: { type: 'string' },
+    median: { type: 'string' },
     device: { type: 'string', default: 'cpu' },
     budget: { type: 'string' },
     python: { type: 'string', default: process.env.OOMTUNE_PYTHON ?? 'python3' },
@@ -29,7 +31,8 @@ const shape = (width, layers, vocabulary) => ['--width', width, '--layers', laye
 const models = gpu
   ? { real: shape('768', '12', '32000'), tiny: shape('64', '2', '4096') }
   : { real: [], tiny: shape('16', '1', '64') };
-const model = models[values.tiny ? 'tiny' : 'real'];
+const lengths = ['longest', 'median'].filter((name) => values[name]).flatMap((name) => [`--${name}`, values[name]]);
+const model = [...models[values.tiny ? 'tiny' : 'real'], ...lengths];
 const home = mkdtempSync(join(tmpdir(), 'oomtune-tokens-'));
 const env = { ...process.env, OOMTUNE_HOME: home, OOMTUNE_REDIS_URL: '', OMP_NUM_THREADS: gpu ? '' : '1' };
 for (const name of Object.keys(env)) if (env[name] === '') delete env[name];
@@ -78,6 +81,7 @@ try {
     torch: execFileSync(values.python, ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' }).trim(),
     node: process.version,
     budget,
+    ...(lengths.length > 0 ? { lengths: lengths.join(' ') } : {}),
     steps,
     unit: gpu ? 'samples a second' : 'samples a CPU second',
     whole_batch_without_budget: whole && rate(whole),

@@ -40,11 +40,15 @@ export function someBlocks({ rung, size, observations, limitBytes }: Recomputati
     tried.set(count, [...(tried.get(count) ?? []), o]);
   }
   const fits = (count: number): boolean => tried.get(count)?.every((o) => o.outcome === 'fit') ?? false;
-  const least = 1 + Math.max(0, ...[...tried.keys()].filter((count) => !fits(count)));
-  const known = [...[...tried.keys()].filter(fits), total];
+  const isRoomy = (count: number): boolean =>
+    fits(count) && (tried.get(count) ?? []).every((o) => peakBeside(o) <= limitBytes);
+  const least = 1 + Math.max(0, ...[...tried.keys()].filter((count) => !isRoomy(count)));
+  const known = [...[...tried.keys()].filter(isRoomy), total];
   const next =
     tried.size >= MOST_SETS ? null : smallest(whole.blocks, order, { here, whole, known, least, limitBytes });
-  const counts = new Set([...tried.keys(), ...(next === null ? [] : [next])]);
+  // One that took more than was predicted, and leaves too little, is no answer where more blocks leave enough.
+  const left = [...tried.keys()].filter((count) => isRoomy(count) || !fits(count));
+  const counts = new Set([...left, ...(next === null ? [] : [next])]);
   return [...counts].sort((a, b) => a - b).map(setOf);
 }
 

@@ -88,6 +88,8 @@ describe('checkpointing of some blocks', () => {
     expect(sets(whole, at('0/4', 'device_oom', null))).toEqual(['0/4', '0-1/4']);
     expect(sets(whole, at('0/4', 'device_oom', null), at('0-1/4', 'fit', 125 * bytes))).toEqual(['0/4', '0-1/4']);
     expect(sets(whole, at('0-2/4', 'fit', 100 * bytes))).toEqual(['0/4', '0-2/4']);
+    // What fits, and takes more than was predicted.
+    expect(sets(whole, at('0/4', 'fit', 131 * bytes))).toEqual(['0-1/4']);
     expect(sets({ ...whole, blocks: null } as Observation)).toEqual([]);
     expect(sets(at('', 'fit', 129 * bytes))).toEqual([]);
   });

@@ -148,6 +148,24 @@ class Tokens(CutCase):
             for group in groups:
                 self.assertLessEqual(len(group), limit.rows(max(given[row] for row in group)))
 
+    def test_no_other_groups_of_neighbours_take_less_time(self):
+        from oomtune.hook.cut.token_limit import BEGINNING, TokenLimit
+
+        def time(lengths, groups):
+            return sum(len(group) * max(lengths[row] for row in group) + BEGINNING for group in groups)
+
+        generator = torch.Generator().manual_seed(1)
+        for count in (1, 2, 7, 10):
+            given = sorted(torch.randint(1, 1024, (count,), generator=generator).tolist(), reverse=True)
+            limit = TokenLimit(3000)
+            least = float("inf")
+            for cuts in range(2 ** (count - 1)):
+                ends = [at + 1 for at in range(count - 1) if cuts >> at & 1]
+                groups = [list(range(*span)) for span in zip([0, *ends], [*ends, count])]
+                if all(len(group) <= limit.rows(given[group[0]]) for group in groups):
+                    least = min(least, time(given, groups))
+            self.assertEqual(time(given, limit.groups(given)), least)
+
     @unittest.skipIf(transformers is None, "this Python has no transformers")
     def test_gpt2(self):
         def inputs():
