@@ -179,8 +179,15 @@ const goodbye = z.object({ t: z.literal('goodbye'), reason: text(100), message: 
 /** A process id in the job's own namespace. */
 const process = z.object({ pid: size });
 
-/** The fork server's first message: it waits at the first use of the device, to be forked for each life. */
-const forkServer = z.object({ t: z.literal('fork_server'), ...process.shape });
+/**
+ * The fork server's first message: it waits at the first use of the device, to be forked for each life; where these differ by their
+ * arguments, before those are read: as they are, without the program's name. Null: they do not.
+ */
+const forkServer = z.object({
+  t: z.literal('fork_server'),
+  ...process.shape,
+  arguments: z.array(z.string()).nullable().default(null),
+});
 
 /** From the fork server: this fork trains. */
 const life = z.object({ t: z.literal('life'), ...process.shape });
@@ -247,7 +254,11 @@ export const hookOrder = z.discriminatedUnion('t', [
   z.object({ t: z.literal('end') }),
   /** The script is to tell of its next checkpoint, and to wait there for `end` or `go`. */
   z.object({ t: z.literal('checkpoint') }),
-  /** The life that runs is to end, and the fork server to be forked once more, with these variables. */
-  z.object({ t: z.literal('life'), env: z.record(z.string(), z.string()) }),
+  /** The life that runs is to end, and the fork server to be forked once more, with these variables; null: with the arguments as they are. */
+  z.object({
+    t: z.literal('life'),
+    env: z.record(z.string(), z.string()),
+    arguments: z.array(z.string()).nullable(),
+  }),
 ]);
 export type HookOrder = z.infer<typeof hookOrder>;

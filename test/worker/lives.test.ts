@@ -133,3 +133,59 @@ describe('a search in lives of one start', () => {
     await bench.noneLeft();
   });
 });
+
+describe('a search by a flag in lives of one start', () => {
+  /** A script whose batch is a flag; `first` runs before it imports torch. */
+  function flagged(first = ''): string {
+    const path = join(folder, 'train.py');
+    const text = `${first}
+import argparse, os
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+open('starts', 'a').write('start\\n')
+parser = argparse.ArgumentParser()
+parser.add_argument('--size', type=int)
+asked = parser.parse_args()
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 8192), nn.Tanh(), nn.Linear(8192, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+data = TensorDataset(torch.randn(4096, 64), torch.randint(4, (4096,)))
+# A loader whose batches cannot be set: each size takes a process of its own.
+for x, y in DataLoader(data, batch_sampler=[list(range(asked.size))] * 20):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+`;
+    writeFileSync(path, text);
+    return path;
+  }
+
+  async function byFlag(path: string, options: Partial<JobOptions> = {}) {
+    const command = [python, path, '--size', '{micro_batch}'];
+    const bench = workbench('find-batch', command, { budget: '120MiB', cwd: folder, ...options });
+    const report = await findBatch(bench.request, bench.deps);
+    await bench.noneLeft();
+    return report;
+  }
+
+  it('finds what starts find, each size in a life with its own arguments', async () => {
+    const forked = await byFlag(flagged());
+    expect(forked).toMatchObject({ status: 'found', launches: 1 });
+    expect(starts()).toBe(1);
+    const sizes = forked.probes.map((probe) => probe.micro_batch);
+    expect(new Set(forked.probes.map((probe) => probe.life)).size).toBe(sizes.length);
+    const started = await byFlag(flagged(), { fork: false });
+    expect(started.launches).toBe(starts() - 1);
+    expect(started.launches).toBeGreaterThan(2);
+    const [one, other] = [forked, started].map(({ max_micro_batch: max }) => max as number) as [number, number];
+    expect(Math.abs(one / other - 1)).toBeLessThan(0.03);
+  });
+
+  it('starts the command for each size where it has read its arguments before it imports torch', async () => {
+    const report = await byFlag(flagged('import sys\nprint(sys.argv[1:])'));
+    expect(report.status).toBe('found');
+    expect(report.launches).toBe(starts());
+    expect(report.launches).toBeGreaterThan(2);
+  });
+});

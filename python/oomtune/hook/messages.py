@@ -227,10 +227,12 @@ class XlaPool(TypedDict):
 
 
 class ForkServerHello(TypedDict):
-    """The fork server waits at the script's first use of the device, and is forked for each life."""
+    """The fork server waits at the script's first use of the device, and is forked for each life; where the lives differ by their
+    `arguments`, before these are read: as they are, without the program's name. None: they do not."""
 
     t: str
     pid: int
+    arguments: list[str] | None
 
 
 class LifeBegins(TypedDict):
@@ -333,10 +335,11 @@ class PlainOrder(TypedDict):
 
 
 class LifeOrder(TypedDict):
-    """End the current life and fork another, with these environment variables."""
+    """End the current life and fork another, with these environment variables; `arguments` None: with those that the launch has."""
 
     t: str
     env: dict[str, str]
+    arguments: list[str] | None
 
 
 #: Messages from the worker, by `t`.

@@ -51,7 +51,7 @@ class Settings:
         #: Knobs that the hook must apply; argv or a preset carries the others.
         self.knobs = frozenset(knob for knob in asked if knob in KNOBS)
         #: Fresh processes shall be forks of this one, if possible.
-        self.forks = self.probing and environ.get("OOMTUNE_FORK") == "1"
+        self.forks = self.searching and environ.get("OOMTUNE_FORK") == "1"
         #: A loop begins with its first batch, before its optimizer is made; without a loader with its first call of the model,
         #: whatever the script's files mention.
         self.at_call = self.probing and environ.get("OOMTUNE_AT_CALL") == "1"
@@ -87,6 +87,10 @@ class Settings:
         """In the spare of a job that runs as it stands: from now on the worker chooses the batches."""
         self.mode, self.forks = "probe", True
         self.watched = self.spares = False
+
+    def read_again(self, environ: Mapping[str, str]) -> None:
+        """In a fork that goes on as a start with other variables would."""
+        self.__init__(self.mode, self.socket_path, environ)
 
     @property
     def wanted(self) -> int:

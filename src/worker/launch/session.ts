@@ -32,6 +32,8 @@ interface Launch {
   exit: Exit | null;
   /** A fork server waits. */
   forkServer: boolean;
+  /** The arguments that it waits to be read, which its lives may differ by; null: their words are the launch's. */
+  arguments: readonly string[] | null;
   /** Lives are of a job's spare, whose launch ended as the job did; the reason why we end them. Null: they are of a search's own launch. */
   search: { endedBy: Exit['ended_by'] } | null;
   /** Pids of ended lives, whose late messages are ignored. */
@@ -96,7 +98,15 @@ export class Session extends HookReport {
       hook?.close();
       return exit;
     });
-    const more = { exit: null, forkServer: false, search: null, past: new Set<number>(), pid: null, hear: () => {} };
+    const more = {
+      exit: null,
+      forkServer: false,
+      arguments: null,
+      search: null,
+      past: new Set<number>(),
+      pid: null,
+      hear: () => {},
+    };
     const launch: Launch = { run, mode, hook, hooks, log, ended, ...more };
     return new Session(launch, 1);
   }
@@ -144,6 +154,11 @@ export class Session extends HookReport {
     return this.launch.forkServer && this.launch.exit === null;
   }
 
+  /** The last words of the launch's command that its lives may differ by; null: they do not. */
+  get arguments(): readonly string[] | null {
+    return this.renewable ? this.launch.arguments : null;
+  }
+
   /** Whether a spare of the job waits. */
   get spared(): boolean {
     return this.renewable && this.launch.mode === 'apply';
@@ -171,12 +186,16 @@ export class Session extends HookReport {
     return this.renew(env);
   }
 
-  /** Replaces this life by another, with these variables added to the launch's; null: not possible. */
-  async renew(env: Record<string, string>, timeoutSeconds = 5): Promise<Session | null> {
+  /** Replaces this life by another, with these variables added to the launch's, and these for its `arguments`; null: not possible. */
+  async renew(
+    env: Record<string, string>,
+    words: readonly string[] | null = null,
+    timeoutSeconds = 5,
+  ): Promise<Session | null> {
     const launch = this.launch;
     if (!this.renewable) return null;
     this.#leaves = true;
-    launch.hook?.broadcast({ t: 'life', env });
+    launch.hook?.broadcast({ t: 'life', env, arguments: words === null ? null : [...words] });
     const gone = await Promise.race([
       this.#ended.then(() => true),
       delay(timeoutSeconds * 1000, false, { ref: false }),
@@ -284,15 +303,16 @@ export class Session extends HookReport {
   #hearForkServer(event: HookEvent): void {
     const launch = this.launch;
     if ('gone' in event) launch.forkServer = false;
-    else if (event.message.t === 'fork_server') this.#waits();
+    else if (event.message.t === 'fork_server') this.#waits(event.message.arguments);
     else if (event.message.t === 'life') launch.pid = event.message.pid;
     else if (event.message.t === 'died' && event.message.pid === launch.pid) this.#died = event.message;
   }
 
   /** A fork server waits: that of a search, or a job's spare. */
-  #waits(): void {
+  #waits(words: readonly string[] | null): void {
     const { launch } = this;
     launch.forkServer = true;
+    launch.arguments = words;
     if (launch.mode !== 'apply') return;
     this.#mainEnd ??= new MainEnd(this.run, (exit) => {
       this.#failed = exit;

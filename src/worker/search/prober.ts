@@ -81,8 +81,7 @@ export class Prober {
 
   async measure(probe: Probe): Promise<Observation> {
     const observation = await this.#measure(probe);
-    // The words of a knob's launch hold its value, so that each value takes one of its own.
-    return this.#processes.renewable && !probe.knob ? { ...observation, renewable: true } : observation;
+    return this.#processes.renewable ? { ...observation, renewable: true } : observation;
   }
 
   async #measure(probe: Probe): Promise<Observation> {
@@ -233,12 +232,15 @@ export class Prober {
     return this.measure(probe);
   }
 
-  /** Repeats the probe in a start, without further forks: the failure may be the fork's own. */
+  /** Repeats the probe in a start: the failure may be the fork's own. Where that fails, too, it was not, and forks may follow. */
   async #inStart(probe: Probe): Promise<Observation> {
     this.deps.log.info({ probe }, 'a forked process failed: the same size is measured in a new start');
-    this.#processes.hook.forks = false;
+    const { hook } = this.#processes;
+    hook.forks = false;
     await this.close();
-    return this.measure(probe);
+    const observation = await this.measure(probe);
+    hook.forks = observation.outcome !== 'fit';
+    return observation;
   }
 
   /** Waits if others took memory since the search began. False: nobody did, or it waited often enough. */

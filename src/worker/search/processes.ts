@@ -30,8 +30,8 @@ export class Processes {
   unmade = false;
   /** The rung of its last probe. */
   rung: Rung | null = null;
-  /** How the current launch was started. */
-  #started: { rung: Rung; expandable: boolean } | null = null;
+  /** How the current launch was started; `probe` null: without one. */
+  #started: { rung: Rung; expandable: boolean; probe: Probe | null } | null = null;
   /** The live process has expandable segments. */
   #expandable = false;
 
@@ -84,6 +84,7 @@ export class Processes {
     }
     this.#process(life, probe.rung, expandable);
     this.deps.progress({ type: 'life', launch: this.launches.length, life: life.life, why: probe.why });
+    if (this.mode !== 'probe') return;
     await life.ready();
     this.deps.log.debug({ life: this.lives, seconds: life.startupSeconds }, 'a fork came to its training loop');
   }
@@ -91,16 +92,47 @@ export class Processes {
   /** Whether the next process can be a fork of the current launch. */
   get renewable(): boolean {
     const { session, hook, facts } = this;
-    return hook.forks === true && facts.loop !== null && this.#started !== null && session?.renewable === true;
+    if (hook.forks !== true || this.#started === null || session?.renewable !== true) return false;
+    return this.mode === 'measure' ? session.arguments !== null : facts.loop !== null;
   }
 
   /** Null: the launch does not suit, or cannot be forked. */
-  async #renew({ rung }: Probe, expandable: boolean): Promise<Session | null> {
+  async #renew(probe: Probe, expandable: boolean): Promise<Session | null> {
+    const { session } = this;
     const started = this.#started;
-    if (this.session === null || started === null || !this.renewable) return null;
-    if (!this.#reaches(started.rung, rung)) return null;
+    if (session === null || started === null || !this.renewable) return null;
     if (started.expandable && !expandable) return null;
-    return this.session.renew(expandable && !started.expandable ? EXPANDABLE_SEGMENTS : {});
+    const env = expandable && !started.expandable ? EXPANDABLE_SEGMENTS : {};
+    if (this.mode !== 'measure') return this.#reaches(started.rung, probe.rung) ? session.renew(env) : null;
+    if (started.probe === null || !sameRung(started.rung, probe.rung)) return null;
+    const other = await this.#othersWords(started.probe, probe, session.arguments ?? []);
+    return other && session.renew({ ...other.env, ...env }, other.words);
+  }
+
+  /**
+   * What a fork of a launch for one probe needs in order to be a start for another: the last `words` of the command, and variables. Null: more
+   * than these differ, or nothing does that the script reads after the fork.
+   */
+  async #othersWords(
+    from: Probe,
+    to: Probe,
+    words: readonly string[],
+  ): Promise<{ words: string[]; env: Record<string, string> } | null> {
+    const { target } = this;
+    const launch = this.launches.at(-1);
+    if (launch === undefined) return null;
+    const [now, then] = [target.configOf(from), target.configOf(to)];
+    const before = await target.fill(now, launch.dir, launch.launch);
+    const after = await target.fill(then, launch.dir, launch.launch);
+    const at = before.argv.length - words.length;
+    const same = (one: readonly string[], other: readonly string[]) => one.join('\0') === other.join('\0');
+    if (at < 0 || !same(before.argv.slice(at), words) || !same(before.argv.slice(0, at), after.argv.slice(0, at)))
+      return null;
+    if (same(before.argv, after.argv) || before.argv.length !== after.argv.length) return null;
+    if (!same(target.hookKnobs(now), target.hookKnobs(then))) return null;
+    if (Object.keys(before.env).some((name) => !(name in after.env))) return null;
+    const env = Object.entries(after.env).filter(([name, value]) => before.env[name] !== value);
+    return { words: after.argv.slice(at), env: Object.fromEntries(env) };
   }
 
   #process(session: Session, rung: Rung, expandable: boolean): void {
@@ -155,7 +187,7 @@ export class Processes {
         expandable,
         probe,
       }));
-    this.#started = { rung, expandable };
+    this.#started = { rung, expandable, probe };
     this.#process(session, rung, expandable);
     if (this.deps.signal.aborted) session.run.end('cancel');
     if (this.mode !== 'probe') return;

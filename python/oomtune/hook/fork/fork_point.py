@@ -1,4 +1,4 @@
-"""The line of the script where lives are forked: its first use of the device.
+"""The line of the script where lives are forked: its first use of the device; where the command's words have the size, the line that reads them.
 
 If a fork could behave differently from a start, this process goes on by itself instead, as without lives.
 """
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ..hook import Hook
     from ..types import Torch
+    from .arguments import Arguments
 
 
 #: With this set torch asks NVML for devices, not the driver: looking whether there is a GPU does not initialize CUDA.
@@ -43,13 +44,25 @@ class ForkPoint:
         self._reached = False
         #: Write end of the pipe on which the first life tells its fork server that it trains.
         self._training_pipe: int | None = None
+        #: None until torch has been imported.
+        self._torch: Torch | None = None
+        #: The script's arguments, where lives differ by them; None: they do not.
+        self.arguments: Arguments | None = None
+        if hook.settings.mode == "measure":
+            from .arguments import Arguments
+
+            self.arguments = Arguments.watch(self._arguments_read)
         self._asks_nvml = self._cuda and ASK_NVML not in os.environ
         if self._asks_nvml:
             os.environ[ASK_NVML] = "1"
 
     def install(self, torch: Torch) -> None:
         """Puts the fork point at the first use of the device. On the CPU that is the first parameter: the fork server pays for
-        what was imported and read by then, the life for what trains."""
+        what was imported and read by then, the life for what trains. Where lives differ by their arguments: at the reading of these,
+        if that is earlier."""
+        self._torch = torch
+        if self.refusal is not None:
+            return
         owner, name = (torch._C, "_cuda_init") if self._cuda else (torch.nn.Module, "register_parameter")
         original = getattr(owner, name, None)
         if original is None:
@@ -57,12 +70,10 @@ class ForkPoint:
             return
 
         def first_use(*args: Any, **kwargs: Any) -> Any:
-            if not self._reached:
-                self._reached = True
-                if not self._hook.settings.spares:
-                    self.import_ahead()
-                unpatch()
-                self._serve(torch)
+            if self.arguments is not None:
+                self._refuse("the device was in use before the arguments were read")
+            else:
+                self._reach(torch)
             return original(*args, **kwargs)
 
         def unpatch() -> None:
@@ -73,6 +84,23 @@ class ForkPoint:
 
         self._unpatch = unpatch
         setattr(owner, name, first_use)
+
+    def _arguments_read(self) -> None:
+        if self._torch is None:
+            self._refuse("the arguments were read before torch was imported")
+        elif self.refusal is None:
+            self._reach(self._torch)
+
+    def _reach(self, torch: Torch) -> None:
+        """The script has come to the fork point."""
+        if self._reached:
+            return
+        self._reached = True
+        if not self._hook.settings.spares:
+            self.import_ahead()
+        if self._unpatch is not None:
+            self._unpatch()
+        self._serve(torch)
 
     def import_ahead(self) -> None:
         """Imports once for all lives what optimizers import when they are made, which takes seconds."""
@@ -90,7 +118,10 @@ class ForkPoint:
             os.write(self._training_pipe, b"1")
             self.close_pipe()
         if self.fork_server is None:
-            self._refuse("its training did not come to a first use of the device")
+            self._refuse(
+                "its training did not come to %s"
+                % ("a first use of the device" if self.arguments is None else "read its arguments")
+            )
             self._hook.connection.send({"t": "plain", "message": self.refusal or ""})
 
     def close_pipe(self) -> None:
@@ -109,6 +140,8 @@ class ForkPoint:
     def _refuse(self, reason: str) -> None:
         if self._unpatch is not None:
             self._unpatch()
+        if self.arguments is not None:
+            self.arguments.rest()
         self.refusal = self.refusal or reason
 
     def _serve(self, torch: Torch) -> None:

@@ -14,7 +14,7 @@ from .process_state import end_monitors, end_workers, file_positions, flush_stre
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Mapping, NoReturn
+    from typing import Callable, Mapping, NoReturn, Sequence
 
     from ..hook import Hook
     from ..messages import ForkServerHello
@@ -30,6 +30,7 @@ OWN_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 class ForkServer:
     def __init__(self, hook: Hook, fork_point: ForkPoint) -> None:
         self._fork_point = fork_point
+        self._settings = hook.settings
         self._connection = Connection(hook.settings.socket_path, self._hello)
         self.pid = os.getpid()
         self._spare = False
@@ -45,7 +46,8 @@ class ForkServer:
         self._exit: Callable[[int], NoReturn] = getattr(os._exit, "__wrapped__", os._exit)
 
     def _hello(self) -> ForkServerHello:
-        return {"t": "fork_server", "pid": self.pid}
+        arguments = self._fork_point.arguments
+        return {"t": "fork_server", "pid": self.pid, "arguments": None if arguments is None else arguments.words}
 
     def serve(self) -> str | None:
         """Forks lives until told to end. Returns None in each life; in this process only if it cannot be forked: why."""
@@ -112,7 +114,7 @@ class ForkServer:
                 order = self._receive_order()
                 if order is None:
                     self._end(status)
-                forked = self._fork_life(order.get("env") or {})
+                forked = self._fork_life(order.get("env") or {}, order.get("arguments"))
                 if forked is None:
                     return
                 release = forked
@@ -123,13 +125,16 @@ class ForkServer:
                 os.kill(self._life, signal.SIGKILL)
             self._exit(70)
 
-    def _fork_life(self, env: Mapping[str, str] = NONE) -> int | None:
-        """As _fork(). The life finds files as they stood, and these variables."""
+    def _fork_life(self, env: Mapping[str, str] = NONE, arguments: Sequence[str] | None = None) -> int | None:
+        """As _fork(). The life finds files as they stood, these variables and, if any are given, these arguments."""
         for file, position in self._positions.items():
             os.lseek(file, position, os.SEEK_SET)
         release = self._fork()
         if release is None:
             _adopt_environment({**self._env, **env})
+            if self._fork_point.arguments is not None and arguments is not None:
+                self._fork_point.arguments.words = arguments
+                self._settings.read_again(os.environ)
         return release
 
     def _await_training(self) -> None:

@@ -104,9 +104,7 @@ class MeasureController(ProbeController):
 
     def _begin_measuring(self, iterator: LoaderIterator | None) -> None:
         hook, probe = self._hook, self.probe
-        probe.memory = self._instrumentation.memory = self._instrumentation.device_memory()
-        if not hook.connection.open():
-            hook.exit_process(75)
+        self._connect()
         loader = None if iterator is None else iterator.loader
         if iterator is None:
             self._call_resizer.unwatch()

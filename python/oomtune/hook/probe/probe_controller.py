@@ -203,11 +203,7 @@ class ProbeController:
     def _begin(self, iterator: LoaderIterator | None) -> None:
         """The training loop begins. `iterator` None: without a loader, at the first call of its model."""
         hook = self._hook
-        self.probe.memory = self._instrumentation.memory = self._instrumentation.device_memory()
-        if not hook.connection.open():
-            hook.exit_process(75)
-        if hook.fork_point is not None:
-            hook.fork_point.training_begins()
+        self._connect()
         if iterator is None:
             self._begin_at_call()
             self._describe_call()
@@ -223,6 +219,15 @@ class ProbeController:
         # Garbage is collected between sizes: skip what is there by now, for speed, and with it the garbage of the imports (a
         # MiB of torch's): a run of the script trains beside that.
         gc.freeze()
+
+    def _connect(self) -> None:
+        """This process is the one that trains."""
+        hook = self._hook
+        self.probe.memory = self._instrumentation.memory = self._instrumentation.device_memory()
+        if not hook.connection.open():
+            hook.exit_process(75)
+        if hook.fork_point is not None:
+            hook.fork_point.training_begins()
 
     def _begin_at_call(self) -> None:
         self._hook.loaderless = True
