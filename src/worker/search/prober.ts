@@ -111,7 +111,7 @@ export class Prober {
     // A flag's batch shows in the loader; a job at another batch is recognised by its number of samples.
     this.target.own.samples ??= session.loop?.samples ?? null;
     const name = rungName(probe.rung);
-    this.#taken.set(name, Math.max(this.#taken.get(name) ?? 0, probe.micro_batch));
+    this.#taken.set(name, Math.max(this.#taken.get(name) ?? 0, sizeOf(probe)));
     const goesOn = processes.mode === 'probe' || (processes.mode === 'measure' && (session.loop?.can.batch ?? false));
     const alive = goesOn && !measurement.short && this.apart === null && !probe.knob;
     processes.spent = !alive;
@@ -208,8 +208,8 @@ export class Prober {
   }
 
   /** A new fork ran out of memory at a size that fitted before, so a start has to confirm that. */
-  #refusesWhatFitted({ life }: Session, verdict: Diagnosis, { rung, micro_batch }: Probe): boolean {
-    const fitted = micro_batch <= (this.#taken.get(rungName(rung)) ?? 0);
+  #refusesWhatFitted({ life }: Session, verdict: Diagnosis, probe: Probe): boolean {
+    const fitted = sizeOf(probe) <= (this.#taken.get(rungName(probe.rung)) ?? 0);
     return verdict.class === 'device_oom' && life > 1 && this.#processes.used === 1 && fitted;
   }
 
@@ -277,3 +277,6 @@ export class Prober {
     return session.ask({ ...probe, rung: this.target.hookRung(probe.rung) }, carried);
   }
 }
+
+/** What is searched: the value of a knob, or samples. */
+const sizeOf = ({ knob, micro_batch }: Probe): number => knob?.value ?? micro_batch;
