@@ -6,9 +6,9 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Sequence
+    from typing import Any, Callable, List, Sequence
 
-    Words = list[str]
+    Words = List[str]
 else:
     Words = list
 
@@ -36,7 +36,7 @@ class Arguments(Words):
     @property
     def words(self) -> list[str]:
         """All but the program's name."""
-        return list.__getitem__(self, slice(1, None))
+        return super().__getitem__(slice(1, None))
 
     @words.setter
     def words(self, words: Sequence[str]) -> None:
