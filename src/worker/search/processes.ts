@@ -1,3 +1,4 @@
+import { isHost } from '../../contract/device-id.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
@@ -47,7 +48,8 @@ export class Processes {
     this.hook = {
       mode: drives ? 'probe' : target.listens ? 'measure' : 'none',
       steps: request.options.steps,
-      forks: (request.options.fork ?? true) && target.worldSize === 1,
+      // Forks at the reading of the arguments have run on the CPU device alone.
+      forks: (request.options.fork ?? true) && target.worldSize === 1 && (drives || isHost(target.kind)),
     };
     this.launches = [...request.launches];
     this.lives = Math.max(0, ...request.journal.map(({ life, launch }) => life ?? launch));
