@@ -89,7 +89,7 @@ export interface Probe {
   fresh: boolean;
   /** In a process whose caching allocator has segments that can grow. */
   expandable_segments?: boolean;
-  /** Where a knob of the command's own is searched: its value, which takes a launch of its own. */
+  /** Where a knob of the command’s own is searched: its value, which takes a process of its own. */
   knob?: KnobValue;
   purpose: 'own' | 'floor' | 'climb' | 'bound' | 'verify' | 'speed';
   /** One sentence for a person: why this size, now. */
