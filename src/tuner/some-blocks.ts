@@ -39,9 +39,9 @@ export function someBlocks({ rung, size, observations, limitBytes }: Recomputati
     const count = blockCount(o.rung.checkpointed_blocks);
     tried.set(count, [...(tried.get(count) ?? []), o]);
   }
-  const fits = (count: number): boolean => tried.get(count)?.every((o) => o.outcome === 'fit') ?? false;
-  const isRoomy = (count: number): boolean =>
-    fits(count) && (tried.get(count) ?? []).every((o) => peakBeside(o) <= limitBytes);
+  const all = (count: number, so: (o: Observation) => boolean): boolean => tried.get(count)?.every(so) ?? false;
+  const fits = (count: number): boolean => all(count, (o) => o.outcome === 'fit');
+  const isRoomy = (count: number): boolean => fits(count) && all(count, (o) => peakBeside(o) <= limitBytes);
   const least = 1 + Math.max(0, ...[...tried.keys()].filter((count) => !isRoomy(count)));
   const known = [...[...tried.keys()].filter(isRoomy), total];
   const next =

@@ -88,11 +88,8 @@ function jobOf({ weights, budget_gib: gib, rung, points }: Recorded): ContextJob
 
 /** Between measured lengths along the line, beyond them along the last one. */
 function along(points: readonly Fit[], value: number, name: 'active' | 'optimizer' | 'reserved'): number {
-  const after = Math.max(
-    1,
-    points.findIndex((point) => point.value >= value),
-  );
-  const at = points.some((point) => point.value >= value) ? after : points.length - 1;
+  const after = points.findIndex((point) => point.value >= value);
+  const at = after < 0 ? points.length - 1 : Math.max(1, after);
   const [a, b] = [points[at - 1] as Fit, points[at] as Fit];
   return b === undefined ? a[name] : a[name] + ((value - a.value) * (b[name] - a[name])) / (b.value - a.value);
 }

@@ -127,14 +127,12 @@ export class Processes {
     const before = await target.fill(now, launch.dir, launch.launch);
     const after = await target.fill(then, launch.dir, launch.launch);
     const at = before.argv.length - words.length;
-    const same = (one: readonly string[], other: readonly string[]) => one.join('\0') === other.join('\0');
-    if (at < 0 || !same(before.argv.slice(at), words) || !same(before.argv.slice(0, at), after.argv.slice(0, at)))
-      return null;
-    if (same(before.argv, after.argv) || before.argv.length !== after.argv.length) return null;
-    if (!same(target.hookKnobs(now), target.hookKnobs(then))) return null;
+    if (at < 0 || before.argv.length !== after.argv.length || sameWords(before.argv, after.argv)) return null;
+    if (!sameWords(before.argv.slice(at), words)) return null;
+    if (!sameWords(before.argv.slice(0, at), after.argv.slice(0, at))) return null;
+    if (!sameWords(target.hookKnobs(now), target.hookKnobs(then))) return null;
     if (Object.keys(before.env).some((name) => !(name in after.env))) return null;
-    const env = Object.entries(after.env).filter(([name, value]) => before.env[name] !== value);
-    return { words: after.argv.slice(at), env: Object.fromEntries(env) };
+    return { words: after.argv.slice(at), env: changed(before.env, after.env) };
   }
 
   #process(session: Session, rung: Rung, expandable: boolean): void {
@@ -159,10 +157,10 @@ export class Processes {
       await target.fill(null, dir, launch),
       await target.fill(target.configOf(first), dir, launch),
     ];
-    const same = wanted.argv.join('\0') === plain.argv.join('\0');
-    const env = Object.fromEntries(Object.entries(wanted.env).filter(([name, value]) => plain.env[name] !== value));
-    const able = same && this.hook.forks && this.mode === 'probe';
-    const life = able ? await spare.search(env, this.request.options.timeoutSeconds ?? SEARCH_SECONDS) : null;
+    const able = sameWords(wanted.argv, plain.argv) && this.hook.forks && this.mode === 'probe';
+    const life = able
+      ? await spare.search(changed(plain.env, wanted.env), this.request.options.timeoutSeconds ?? SEARCH_SECONDS)
+      : null;
     if (life !== null) {
       this.session = life;
       this.deps.progress({ type: 'life', launch, life: this.lives + 1, why: 'to see what the script asks for' });
@@ -227,6 +225,12 @@ export class Processes {
     this.session?.run.end('cancel');
   }
 }
+
+const sameWords = (one: readonly string[], other: readonly string[]): boolean => one.join('\0') === other.join('\0');
+
+/** The variables that another environment has besides, or with other values. */
+const changed = (env: Record<string, string>, other: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(Object.entries(other).filter(([name, value]) => env[name] !== value));
 
 /** Errors of forked processes. */
 const OF_FORK = /\bfork|initialization error/i;

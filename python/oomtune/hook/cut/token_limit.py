@@ -41,8 +41,9 @@ class TokenLimit:
         best: dict[int, tuple[int, int]] = {0: (0, 0)}  # by end: (tokens of time up to it, where its last span begins)
         for at, begin in enumerate(ends[:-1]):
             longest, so_far = max(1, lengths[begin]), best[begin][0]
+            most = self.rows(longest)
             for end in ends[at + 1 :]:
-                if end - begin > self.rows(longest):
+                if end - begin > most:
                     break
                 cost = so_far + longest * (end - begin) + BEGINNING
                 if end not in best or cost < best[end][0]:

@@ -70,10 +70,12 @@ class ForkPoint:
             return
 
         def first_use(*args: Any, **kwargs: Any) -> Any:
-            if self.arguments is not None:
-                self._refuse("the device was in use before the arguments were read")
-            else:
+            if self._reached:
+                pass  # by what is imported ahead
+            elif self.arguments is None:
                 self._reach(torch)
+            else:
+                self._refuse("the device was in use before the arguments were read")
             return original(*args, **kwargs)
 
         def unpatch() -> None:
@@ -88,13 +90,11 @@ class ForkPoint:
     def _arguments_read(self) -> None:
         if self._torch is None:
             self._refuse("the arguments were read before torch was imported")
-        elif self.refusal is None:
+        else:
             self._reach(self._torch)
 
     def _reach(self, torch: Torch) -> None:
         """The script has come to the fork point."""
-        if self._reached:
-            return
         self._reached = True
         if not self._hook.settings.spares:
             self.import_ahead()
