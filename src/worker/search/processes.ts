@@ -1,4 +1,3 @@
-import { isHost } from '../../contract/device-id.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
@@ -48,8 +47,7 @@ export class Processes {
     this.hook = {
       mode: drives ? 'probe' : target.listens ? 'measure' : 'none',
       steps: request.options.steps,
-      // Forks at the reading of the arguments have run on the CPU device alone.
-      forks: (request.options.fork ?? true) && target.worldSize === 1 && (drives || isHost(target.kind)),
+      forks: (request.options.fork ?? true) && target.worldSize === 1,
     };
     this.launches = [...request.launches];
     this.lives = Math.max(0, ...request.journal.map(({ life, launch }) => life ?? launch));
