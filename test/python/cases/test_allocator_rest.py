@@ -10,6 +10,7 @@ sys.path[:0] = PATH.split(":")
 
 from oomtune.hook.probe.batch_factory import find_factory
 from oomtune.hook.probe.measurement import AllocatorHistory, Measurement
+from oomtune.hook.watch.cudnn import chooses, libraries
 
 LOOP = """
 import torch
@@ -77,7 +78,7 @@ class Refusing:
     def synchronize(self):
         pass
 
-    def flexible_workspaces(self):
+    def may_do_with_less(self):
         return True
 
     def reserved(self):
@@ -102,6 +103,28 @@ class Workspaces(unittest.TestCase):
             memory.refused += failing
             measurement.step_done()
             self.assertIs(measurement.costs()["workspaces_refused"], told)
+
+    def test_are_chosen_for_convolutions_and_recurrent_layers_alone(self):
+        attention = "graph heuristic engines_precompiled engines_runtime_compiled"
+        # What processes had loaded after three steps on an H100, torch 2.11.
+        for name, loaded, layers, chosen in (
+            ("perceptron", "", False, False),
+            ("GPT-2, single precision: the version was asked for", "graph", False, False),
+            ("ViT's first layer, the version asked for", "graph", True, False),
+            ("BERT, bf16: attention of cuDNN", attention, False, False),
+            ("ResNet-50, bf16", attention, True, True),
+            ("ResNet-50 by functions, single precision", attention + " ops", False, True),
+            ("LSTM", "adv graph ops", True, True),
+            ("convolutions of cuDNN 8", "cnn_infer cnn_train ops_infer", False, True),
+        ):
+            lines = ["7f00-7f01 r-xp 00000000 fe:00 1 /lib/libcudnn.so.9\n"]
+            lines += ["7f00-7f01 r-xp 00000000 fe:00 1 /lib/libcudnn_%s.so.9\n" % part for part in loaded.split()]
+            with self.subTest(name):
+                self.assertIs(chooses(libraries(lines), lambda layers=layers: layers), chosen)
+
+    def test_are_of_no_choice_on_the_host(self):
+        result = run(LOOP, "probe", [probe(8), {"t": "end"}])
+        self.assertEqual([message["flexible_workspaces"] for message in result.of("measured")], [False])
 
 
 class Resting(unittest.TestCase):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..watch.batch_tree import leaves
+from ..watch.cudnn import may_do_with_less
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class MemoryBreakdown:
             "gradient_bytes": self.gradient_bytes,
             "optimizer_state_bytes": state,
         }
+
+    def may_do_with_less(self) -> bool:
+        """Whether a library may have been given more than it needs."""
+        return may_do_with_less(self._torch, self._modules)
 
     def _parameters(self) -> Iterator[Any]:
         """Trained parameters and the frozen ones of the same models."""

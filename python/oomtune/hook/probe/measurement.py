@@ -107,7 +107,7 @@ class Measurement:
             "steps": len(self.seconds),
             "step_s": [round(seconds, 6) for seconds in timed],
             "alloc_retries": self._memory.retries() - (self._retries or 0),
-            "flexible_workspaces": self._memory.flexible_workspaces(),
+            "flexible_workspaces": self._breakdown.may_do_with_less(),
             # A loop that does not survive a refusal measures nothing.
             "workspaces_refused": self._memory.failures() > self._failures,
             # With changing lengths no allocator comes to rest.

@@ -96,9 +96,6 @@ class Uncached:
     def reserved(self) -> None:
         return None
 
-    def flexible_workspaces(self) -> bool:
-        return False
-
     def failures(self) -> int:
         """Refused allocations so far: if they grow, the script may have caught an out-of-memory error."""
         return self.ledger.refused()
@@ -174,15 +171,6 @@ class CudaMemory:
         """(bytes that the allocator holds from the driver, all bytes that it ever took from it)."""
         figures = self._stats().get("reserved_bytes")
         return (int(figures["all"]["current"]), int(figures["all"]["allocated"])) if figures else None
-
-    def flexible_workspaces(self) -> bool:
-        """Whether convolutions or recurrent layers of cuDNN have run: it takes its fastest algorithm's workspace, and does with
-        less where that is refused. Its libraries are loaded at the first of them."""
-        try:
-            with open("/proc/self/maps") as maps:
-                return any("/libcudnn_" in line for line in maps)
-        except OSError:
-            return False
 
     def failures(self) -> int:
         # A refused driver call is no failure yet: torch frees its cache and retries.
