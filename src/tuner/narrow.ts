@@ -1,6 +1,6 @@
 import { hasRisen, spansPhases } from './model.js';
 import { PIECES } from './peaks.js';
-import { exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
+import { closing, exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { closingSize, nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */
@@ -67,6 +67,8 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   const roomy = perLaunch ? (model.largestWithin(ROOMY * model.budgetBytes) as number) : limit;
   const predicted = Math.min(near, roomy > AHEAD * top ? roomy : limit);
   if (predicted > AHEAD * top) return { size: predicted, purpose: 'bound', why };
+  // The line ends here: only a library that does with less workspace could take more, and 2 per cent more tells whether it does.
+  if (model.grown && !model.bent && limit < closingSize(top)) return closing(top);
   return { size: (top + near) / 2, purpose: 'bound', why };
 }
 

@@ -93,6 +93,31 @@ describe('workspaces that grow with the size, in a line', () => {
     expect(s.oomLaunches).toBe(1);
   });
 
+  it('are asked for by one size, too, where a far larger one has failed before the line was known', () => {
+    // ViT-MAE in Trainer under 8 GiB of an H100: one and four samples foretold three times what fits.
+    const mae: Job = {
+      run: ({ micro_batch: size }) => {
+        const total = (size < 10 ? 2516 + 14 * size : 2088 + 86 * size) * MIB;
+        if (total > 8192 * MIB) return { outcome: 'device_oom' };
+        return {
+          outcome: 'fit',
+          flexible_workspaces: true,
+          peaks: {
+            total_bytes: total,
+            forward_backward_bytes: total - CONTEXT,
+            optimizer_bytes: 1600 * MIB,
+            reserved_bytes: total - CONTEXT,
+            resident_bytes: 1200 * MIB,
+          },
+        };
+      },
+    };
+    const s = search(mae, constraints({ budgetBytes: 8192 * MIB, expandable: 'possible' }));
+    expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(69);
+    expect(s.probes.filter(({ micro_batch: size }) => size > 70).length).toBeLessThanOrEqual(2);
+    expect(s.oomLaunches).toBeLessThanOrEqual(2);
+  });
+
   it('are no limit only where they were refused: what is allocated by then leaves the next process no room', () => {
     const full: Job = {
       run: (probe) => ({ ...gan(true).run(probe, false), workspaces_refused: false }),
