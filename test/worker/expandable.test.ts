@@ -103,6 +103,18 @@ describe('a search whose memory would be in pieces', () => {
     expect(notes?.join(' ')).toContain('Expandable segments are left out: the command fails with them');
   });
 
+  it('does not say that the command fails with them where it fails without them, too', async () => {
+    const { bench, report } = search({ MISTAKEN: '1' });
+    const { status, notes, probes, launches } = await report;
+    expect([status, launches]).toEqual(['failed', 2]);
+    expect(probes.map(({ evidence }) => evidence)).toEqual([
+      expect.stringContaining('KeyError'),
+      expect.stringContaining('KeyError'),
+    ]);
+    expect(notes?.join(' ')).not.toContain('left out');
+    await bench.noneLeft();
+  });
+
   it('does not turn them on against the user’s own setting', async () => {
     const { config, max_micro_batch } = await search({ PYTORCH_ALLOC_CONF: 'max_split_size_mb:64' }).report;
     expect(config).not.toHaveProperty('expandable_segments');

@@ -106,9 +106,9 @@ export class KnobSearch {
     const ran = this.#journal.some(
       (one) => one.outcome === 'fit' && sameRung(one.rung, rung) && one.expandable_segments === expandable,
     );
-    const before = this.#dropped.notes.length;
+    const before = this.#dropped.notes();
     if (!ran && this.#dropped.drops(observation, this.#constraints().rungs)) {
-      if (this.#dropped.notes.length > before) this.#note(this.#dropped.notes.at(-1) as string);
+      for (const text of this.#dropped.notes().slice(before.length)) this.#note(text);
       return;
     }
     this.#bound.learn(asSize(observation), this.#told.map(asSize));

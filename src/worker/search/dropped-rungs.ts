@@ -45,12 +45,16 @@ export class DroppedRungs {
     return this.#dropped.some((one) => sameRung(one.rung, rung));
   }
 
-  /** Such as `bf16, checkpointing is left out: the command fails with it (user_error: "RuntimeError: …").` */
-  get notes(): string[] {
-    const rungs = this.#dropped.map(
-      (one) => `${rungName(one.rung)} is left out: the command fails with it ${proofOf(one)}.`,
-    );
-    if (this.#segments === null) return rungs;
+  /**
+   * Such as `bf16, checkpointing is left out: the command fails with it (user_error: "RuntimeError: …").` With `end`, the failure that ended
+   * the search: not those that failed in the same way, as it was no knob.
+   */
+  notes(end: Observation | null = null): string[] {
+    const byKnob = (one: Observation): boolean => end === null || proofOf(one) !== proofOf(end);
+    const rungs = this.#dropped
+      .filter(byKnob)
+      .map((one) => `${rungName(one.rung)} is left out: the command fails with it ${proofOf(one)}.`);
+    if (this.#segments === null || !byKnob(this.#segments)) return rungs;
     return [...rungs, `Expandable segments are left out: the command fails with them ${proofOf(this.#segments)}.`];
   }
 }

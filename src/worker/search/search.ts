@@ -105,16 +105,16 @@ export class Search {
         if (this.#cannotCut(observation)) {
           // A rung that takes the whole batch at once needs no cut.
           prober.diagnosis = before;
-          this.deps.progress({ type: 'note', text: this.#notes.at(-1) as string });
+          this.deps.progress({ type: 'note', text: this.#notes().at(-1) as string });
           tuner = this.#tuner();
         } else if (observation.unchunked) {
-          this.deps.progress({ type: 'note', text: this.#notes.at(-1) as string });
+          this.deps.progress({ type: 'note', text: this.#notes().at(-1) as string });
           tuner = this.#tuner();
         } else if (this.#dropped.drops(observation, this.#constraints().rungs)) {
           // Whatever it looked like, it says nothing of the command.
           prober.diagnosis = before;
           prober.undriveable = false;
-          this.deps.progress({ type: 'note', text: this.#dropped.notes.at(-1) as string });
+          this.deps.progress({ type: 'note', text: this.#dropped.notes().at(-1) as string });
           tuner = this.#tuner();
         } else if (prober.facts.hasLearned()) tuner = this.#tuner();
         else tuner.tell(observation);
@@ -178,7 +178,7 @@ export class Search {
     return this.#unchunked === null ? [] : ['chunked_loss'];
   }
 
-  get #notes(): string[] {
+  #notes(end: Observation | null = null): string[] {
     const why = this.#refusal?.evidence ?? null;
     const uncut = why === null ? [] : [`${why} Only what takes the whole batch at once is tried.`];
     const { apart } = this.#prober;
@@ -189,7 +189,7 @@ export class Search {
     const { chunkedLoss } = this.request.options;
     const unchunked = this.#unchunked ?? (chunkedLoss === 'off' ? null : this.#prober.facts.loop?.why_not.chunked_loss);
     const whole = unchunked == null ? [] : [`The loss is not computed in chunks: ${unchunked}.`];
-    return [...this.#dropped.notes, ...alone, ...uncut, ...whole, ...this.#unavailable, ...this.#limitedPool()];
+    return [...this.#dropped.notes(end), ...alone, ...uncut, ...whole, ...this.#unavailable, ...this.#limitedPool()];
   }
 
   /** What was allowed and cannot be had, with the reason. */
@@ -226,7 +226,7 @@ export class Search {
     const times = this.target.loopAccumulation;
     const { diagnosis, facts } = this.#prober;
     const failed =
-      action.type === 'failed' ? this.#journal.findLast(({ outcome }) => outcome === action.failure) : null;
+      action.type === 'failed' ? (this.#journal.findLast(({ outcome }) => outcome === action.failure) ?? null) : null;
     return {
       action:
         action.type === 'found'
@@ -240,7 +240,7 @@ export class Search {
             ? withRung(diagnosis, failed.rung, this.target.baseRung)
             : diagnosis,
       whys: this.#whys,
-      notes: [...this.#notes, ...(action.type === 'exhausted' ? this.#unmoved : [])],
+      notes: [...this.#notes(failed), ...(action.type === 'exhausted' ? this.#unmoved : [])],
     };
   }
 
