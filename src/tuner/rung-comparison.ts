@@ -3,9 +3,10 @@ import type { Rung } from '../contract/rung.js';
 import { type Contender, Contest } from './contest.js';
 import { rateOf } from './recommend.js';
 import type { RungSearches } from './rung-searches.js';
-import { type RungSearch, surveyRung } from './search.js';
+import type { RungSearch } from './search.js';
 import type { Sizes } from './sizes.js';
 import { someBlocks } from './some-blocks.js';
+import { surveyRung } from './survey.js';
 import type { Comparison } from './types.js';
 
 /** Objective throughput: when every rung has been surveyed they are compared, and searched in the order of their speeds. */

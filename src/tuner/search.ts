@@ -2,13 +2,14 @@ import { lifeOf, type Probe } from '../contract/measurement.js';
 import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
-import { isLargestKnown, smallestExcluded } from './excluded.js';
+import { smallestExcluded } from './excluded.js';
 import { MemoryModel, pointsOf } from './model.js';
 import { Parabola } from './parabola.js';
-import { type Recommendation, rateOf, recommend, retriesOf } from './recommend.js';
+import { type Recommendation, recommend } from './recommend.js';
 import type { RungHistory } from './rung-history.js';
 import { closing, exactLimit, type NextSize, type SearchState } from './search-state.js';
-import { closingSize, type Sizes, SMALL } from './sizes.js';
+import { bracketed, isForetold, settled, strainedNotes } from './settled.js';
+import { closingSize, type Sizes } from './sizes.js';
 import { belowFilledBudget, verification } from './verification.js';
 
 /** Where the search on one rung stands. */
@@ -44,24 +45,12 @@ export interface RungSearch {
   guess: number | null;
 }
 
-/** Below this a sample is more than a fresh process differs by, where a caching allocator is at work. */
-const TINY = 20;
 /** Sizes that one process is asked for on a rung at most. */
 export const MOST_SIZES = 8;
-/** From this part of the predicted limit on a straight line tells the limit to within a sample or a per cent. */
-const FORETOLD = 0.7;
-/** Above what a fresh process took, the allocated bytes alone leave room for so many times as much at most: the rest is rounding. */
-const PIECES = 1.05;
-/** The same where segments can grow, for the line of a process that is yet to prove it: what lies in pieces is given back there. */
-const GIVEN_BACK = 1.07;
-/** Part of the speed of what is proved below which a size above it that gives back its cache in every step is not worth another process. */
-const STRAINED = 0.95;
 /** So many times a size that fills the budget to the brim is far enough above it for a library to be refused its workspace. */
 const PAST = 1.1;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 export const GRADIENTS = 0.25;
-/** Part of the largest size with headroom at which a survey has seen enough: near its best speed, and far from the limit. */
-const SURVEYED = 0.7;
 
 /**
  * The next step on one rung: the smallest size, a climb to the largest, its verification in a fresh process, and then,
@@ -117,36 +106,6 @@ function adviceFor(
 
 function measured({ measure, why, max, proved }: Advice & { measure: number; why: string }): RungDecision {
   return { kind: 'probe', size: measure, purpose: measure === max ? 'verify' : 'speed', fresh: !proved, why };
-}
-
-/**
- * The next step of a survey: what the rung is worth in samples/s, well away from the first size that fails. The size that
- * it finds is the fastest that was measured, and not verified.
- */
-export function surveyRung(search: RungSearch): RungDecision {
-  const { history, sizes, plan, budgetBytes, headroomPct } = search;
-  const floor = floorDecision(search);
-  if (floor) return floor;
-  const state = stateOf(search);
-  const top = history.top as number;
-  const roomy = state.model.largestWithin(budgetBytes * (1 - headroomPct / 100)) ?? Number.POSITIVE_INFINITY;
-  const most = Math.min(sizes.hi ?? Number.POSITIVE_INFINITY, plan.perDevice ?? Number.POSITIVE_INFINITY);
-  const enough = Math.floor(Math.min(SURVEYED * roomy, most));
-  if (history.ceiling === null && top < enough) {
-    const next = nextSize(state);
-    const size = next && sizes.down(Math.max(Math.min(next.size, enough), top + 1));
-    if (next && size !== null && size > top) return careful(search, { kind: 'probe', fresh: false, ...next, size });
-  }
-  const choices = plan.choices(top);
-  if (!choices) return { kind: 'closed', why: 'no size can make up the effective batch', evidence: null };
-  const largest = choices.hi ?? top;
-  if (history.fits(largest).length === 0 && !history.failingBelow(top).includes(largest)) {
-    const why = 'the largest size so far that the answer may have';
-    return { kind: 'probe', size: largest, purpose: 'speed', fresh: false, why };
-  }
-  const measured = history.sizes.filter((size) => choices.down(size) === size);
-  const fastest = measured.toSorted((a, b) => (rateOf(history, b) ?? 0) - (rateOf(history, a) ?? 0))[0];
-  return { kind: 'found', size: fastest ?? choices.lo, max: top, notes: [] };
 }
 
 /** The probe that decides, whether or not there is more to try. */
@@ -228,71 +187,6 @@ function pastFilledBudget({ history, model, sizes, parabola }: SearchState): Nex
   };
 }
 
-/** The largest size is known, and a fresh process has shown it. */
-function settled(state: SearchState): boolean {
-  const { history, model } = state;
-  const { largestVerified, top } = history;
-  if (largestVerified === null) return false;
-  if (largestVerified !== top && largestVerified < (model.caching ? TINY : SMALL)) return false;
-  return isLargestKnown(state, largestVerified) || isPromise(state, largestVerified) || strain(state) !== null;
-}
-
-/**
- * The part of its speed that the largest size loses, as it gives back its cache in every step: within 2 % of what is proved that is
- * worth no other process. Null: it loses little, or more than that may fit.
- */
-function strain(state: SearchState): number | null {
-  const { history, model } = state;
-  const { top, largestVerified: proved } = history;
-  if (!model.grown || top === null || proved === null || top <= proved || top > closingSize(proved)) return null;
-  if (retriesOf(history, top) === 0 || !isLargestKnown(state, top)) return null;
-  const lost = 1 - (rateOf(history, top) ?? 0) / (rateOf(history, proved) || Number.NaN);
-  return lost > 1 - STRAINED ? lost : null;
-}
-
-function strainedNotes(state: SearchState): string[] {
-  const lost = strain(state);
-  if (lost === null) return [];
-  return [
-    `Micro-batch ${state.history.top} ran too, ${Math.round(100 * lost)} % slower, as it gives back its cache in every step: the search ended below it.`,
-  ];
-}
-
-/**
- * Where segments can grow, the line through what a fresh process took leaves room for no size that would be worth another one, and next to
- * nothing lies in pieces that could be given back for more.
- */
-function isPromise(state: SearchState, verified: number): boolean {
-  const { model } = state;
-  if (state.perLaunch || !model.grown || model.bent || model.elastic || model.flexible) return false;
-  if (model.lower === null || model.upper === null) return false;
-  return exactLimit(state) < closingSize(verified) && model.upper <= PIECES * verified;
-}
-
-/** The largest size is known as well as a process that has run other sizes can tell. */
-function bracketed(state: SearchState): boolean {
-  const { top } = state.history;
-  return top !== null && isLargestKnown(state, top);
-}
-
-/**
- * The line of the peaks is drawn from so near to the limit, and is so straight, that a fresh process may begin with the largest size
- * that it promises: what that proves need not be tried here before.
- */
-function isForetold(state: SearchState): boolean {
-  const { history, model, perLaunch } = state;
-  const { top, ceiling } = history;
-  if (top === null || ceiling !== null || perLaunch || model.caching || model.elastic || model.lower === null)
-    return false;
-  const limit = exactLimit(state);
-  if (top + 1 < FORETOLD * limit) return false;
-  // Where segments can grow, the process that proves the promise tells what is above it, too.
-  if (model.grown)
-    return Math.floor(limit) > top && model.points.length > 2 && (model.upper as number) <= GIVEN_BACK * limit;
-  if (model.bent || !Number.isFinite(smallestExcluded(state))) return false;
-  return (model.upper as number) <= PIECES * limit && verification(state).size > top;
-}
-
 /**
  * One process has been asked for so many sizes that another start, which proves what it took, costs less than going on in it: each
  * size that a process has not seen yet costs it a warm-up. Where nothing is measured there is no other way than to go on.
@@ -325,7 +219,7 @@ function wholeBatch({ history, sizes, plan, budgetBytes }: RungSearch, { model }
 }
 
 /** After a failure that may not have been memory the next size is clearly smaller, or one that is known to fit. */
-function careful({ history, sizes }: RungSearch, step: RungDecision & { kind: 'probe' }): RungDecision {
+export function careful({ history, sizes }: RungSearch, step: RungDecision & { kind: 'probe' }): RungDecision {
   const last = history.all.at(-1);
   if (!last?.ambiguous || last.outcome !== 'device_oom') return step;
   const before = history.all.at(-2);

@@ -11,9 +11,10 @@ import { peakOf, rateOf } from './recommend.js';
 import { RungComparison, withSomeBlocks } from './rung-comparison.js';
 import type { RungHistory } from './rung-history.js';
 import { LARGEST, RungSearches } from './rung-searches.js';
-import { type RungDecision, type RungSearch, searchRung, surveyRung, verificationProbe } from './search.js';
+import { type RungDecision, type RungSearch, searchRung, verificationProbe } from './search.js';
 import { SINGLE_SAMPLE_NOTE } from './single-sample.js';
 import { listed, type Sizes } from './sizes.js';
+import { surveyRung } from './survey.js';
 import type { Action, Constraints } from './types.js';
 
 /** Peaks that differ by less count as equal. */
