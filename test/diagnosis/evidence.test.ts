@@ -19,6 +19,18 @@ async function failureOf(lines: string[]) {
   return { class: failure?.class, certain: failure?.certain, cause: failure?.cause, refused };
 }
 
+describe('a command that the program runs and that fails', () => {
+  it('is what is told, and not the exception of the line that reads its answer', async () => {
+    const lines = ['import os', "rows, columns = os.popen('stty size', 'r').read().split()"];
+    const args = ['-c', ['import torch', ...lines].join('\n')];
+    await oomtune.call(['run', '--no-tune', '--device', 'cpu', '--report', 'r.json', '--', PYTHON, ...args]);
+    const { failure } = runReport.parse(JSON.parse(readFileSync(join(oomtune.home, 'r.json'), 'utf8')));
+    expect(failure?.class).toBe('user_error');
+    expect(failure?.evidence).toMatch(/^stty: '?standard input'?: Inappropriate ioctl for device$/);
+    expect(failure?.advice).toContain('terminal');
+  });
+});
+
 describe('an exception whose message begins on the next line', () => {
   it('is shown with that line', async () => {
     const missing = 'ImportError("\\nTokenizer requires a library that is not installed.\\nSee its page.\\n")';

@@ -25,7 +25,8 @@ const OWN_FAULTS = new Set(
 );
 
 /** What a message says that only passes an error on. */
-const PASSED_ON = /fail|abort|giving up|gave up|stopp|crash|terminat|could not|unable|memory|oom/i;
+const PASSED_ON =
+  /fail|abort|giving up|gave up|stopp|crash|terminat|could not|unable|memory|oom|values to unpack \(expected \d+, got 0\)|need more than 0 values/i;
 
 /** Puts the events of a log together into failures, in the order in which they ended. */
 export function incidents(events: readonly Event[], marks: ReadonlyMap<string, Mark>): Incident[] {

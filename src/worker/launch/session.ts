@@ -20,6 +20,9 @@ import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } f
  */
 const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
 
+/** A life that has not ended so long after it was told to is not replaced. */
+const LIFE_ENDS_WITHIN_MS = 5000;
+
 /** What the lives of a launch share. */
 interface Launch {
   readonly run: Run;
@@ -187,19 +190,12 @@ export class Session extends HookReport {
   }
 
   /** Replaces this life by another, with these variables added to the launch's, and these for its `arguments`; null: not possible. */
-  async renew(
-    env: Record<string, string>,
-    words: readonly string[] | null = null,
-    timeoutSeconds = 5,
-  ): Promise<Session | null> {
+  async renew(env: Record<string, string>, words: readonly string[] | null = null): Promise<Session | null> {
     const launch = this.launch;
     if (!this.renewable) return null;
     this.#leaves = true;
     launch.hook?.broadcast({ t: 'life', env, arguments: words === null ? null : [...words] });
-    const gone = await Promise.race([
-      this.#ended.then(() => true),
-      delay(timeoutSeconds * 1000, false, { ref: false }),
-    ]);
+    const gone = await Promise.race([this.#ended.then(() => true), delay(LIFE_ENDS_WITHIN_MS, false, { ref: false })]);
     if (!gone || !this.renewable) return null;
     return new Session(launch, this.life + 1);
   }
