@@ -79,6 +79,10 @@ class Looks(CutCase):
         with self.assertRaisesRegex(Refused, "Contrast computes a loss that compares the samples of its batch"):
             self.accumulated(Contrast, look=True)
 
+    def test_such_a_loss_around_one_model_is_told_where_else_to_cut(self):
+        with self.assertRaisesRegex(Refused, r"Contrast .*\(with --cut model it does not\)"):
+            self.accumulated(Contrast, look=True)
+
     def stepped(self, model):
         self.cut._looked = False  # another test's first step has shown it
         self.cut.release()
@@ -106,6 +110,28 @@ class Looks(CutCase):
 
 
 class Calls(CutCase):
+    def test_a_loss_around_one_model_compares_the_samples_of_the_whole_batch(self):
+        self.same(Contrast, lambda model, x: model(x), rows)
+
+    def test_a_loss_that_calls_its_model_twice(self):
+        class Pairs(Contrast):
+            def forward(self, x):
+                one, other = (nn.functional.normalize(self.net(each), dim=1) for each in (x, x.flip(1)))
+                return nn.functional.cross_entropy(one @ other.t() * 5, torch.arange(len(x)))
+
+        self.same(Pairs, lambda model, x: model(x), rows)
+
+    def test_a_loss_with_weights_beside_its_model_is_refused(self):
+        class Scaled(Contrast):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.ones(()))
+
+            def forward(self, x):
+                return super().forward(x) * self.scale
+
+        self.refused("Scaled cannot be cut", Scaled, lambda model, x: model(x), rows)
+
     def test_outputs_in_a_dataclass(self):
         def loss(model, x):
             output = model(x)

@@ -93,14 +93,16 @@ class ApplyController:
         return self._instrumentation.training_mode.is_training() or self._begins_early(iterator.loader)
 
     def _begins_early(self, loader: Loader) -> bool:
-        """Whether this is the loader of the training, as a search has seen it, before the script has made its optimizer. Its first batch
-        is then cut as all others; where the loop is to go round for each micro-batch, it may be no training loop yet."""
+        """Whether this is the loader of the training, as a search has seen it, before the script has made its optimizer, or has set its
+        model to training (transformers' Trainer does in its step, when the first batch is there). Its first batch is then cut as all
+        others; where the loop is to go round for each micro-batch, it may be no training loop yet."""
         instrumentation, settings = self._instrumentation, self._hook.settings
-        if instrumentation.optimizers.exist() or not self._torch.is_grad_enabled():
+        if not self._torch.is_grad_enabled() or self._hook.cut_choice()[0] != "model":
             return False
         seen = (self._early.own_batch(loader), sample_count(loader)) == (settings.own_batch, settings.own_samples)
-        if seen and self._hook.cut_choice()[0] == "model":
-            instrumentation.cut.calls.early = True
+        if instrumentation.optimizers.exist():
+            return seen
+        instrumentation.cut.calls.early |= seen
         return instrumentation.cut.calls.early
 
     def next(self, iterator: LoaderIterator) -> Any:

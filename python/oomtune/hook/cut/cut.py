@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     #: How a call is cut; None: it runs whole.
     Planned = Optional[Tuple[Plan, BatchDims]]
 
+#: Where the model's own calls can be cut.
+INSTEAD = " (with --cut model it does not)"
 #: How many batch sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
 
@@ -55,6 +57,8 @@ class Cut:
         self._context = CutContext(torch, self.calls, warn, plain)
         #: By the module's id and the kind of its inputs: (module, how it is cut).
         self._plans: dict[Any, tuple[weakref.ref[Any], tuple[Plan, Dims] | None]] = {}
+        #: Losses around one model, by id(): the model's calls inside are cut.
+        self._around: dict[int, weakref.ref[Any]] = {}
         #: By id of each called module: (module, the ranks that decide how it is cut).
         self._ranks: dict[int, tuple[weakref.ref[Any], OneRank]] = {}
         #: Rows of the latest batches of the loop, the newest first.
@@ -102,7 +106,7 @@ class Cut:
         self._seen.add(id(model))
         if self._compares_samples(training_step(self._torch, model, step, quiet), args, {}):
             name = "%s.%s" % (type(model).__name__, getattr(step, "__name__", "training_step"))
-            self._refuse_comparing(name, " (with --cut model it does not)")
+            self._refuse_comparing(name, INSTEAD)
 
     def release(self) -> None:
         self.calls.take = self._seen = None
@@ -151,12 +155,16 @@ class Cut:
     # -- a call
 
     def _take(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
+        if self._is_around(module):
+            return self.calls.through(module, args, kwargs)
         tree: dict[int | str, Any] = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
         lengths = tuple(self._sizes)
         leaves = tree_leaves(self._torch, tree, lengths)
         ranks = self._ranks_of(module)
         padding = self._division.padding(module, tree, leaves)
         planned = self._plan(module, tree, leaves, lengths, ranks)
+        if planned is None and self._is_around(module):
+            return self.calls.through(module, args, kwargs)
         if planned is None:
             return self.calls.uncut(module, args, kwargs)
         plan, dims = planned
@@ -181,7 +189,7 @@ class Cut:
 
     def _look(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
         if self._seen is not None and id(module) not in self._seen and self._compares_samples(module, args, kwargs):
-            self._refuse_comparing(type(module).__name__)
+            self._refuse_comparing(type(module).__name__, INSTEAD if _has_one_model(module) else "")
         return self.calls.uncut(module, args, kwargs)
 
     def _refuse_comparing(self, name: str, but: str = "") -> NoReturn:
@@ -192,21 +200,25 @@ class Cut:
 
     def _compares_samples(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         tree: dict[int | str, Any] = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
+        leaves = tree_leaves(self._torch, tree, tuple(self._sizes))
+        compares = self._loss_compares(module, tree, leaves)
+        if compares is not None and self._seen is not None:
+            self._seen.add(id(module))
+        return compares is True
+
+    def _loss_compares(self, module: Module, tree: Tree, leaves: Leaves) -> bool | None:
+        """Whether the module makes a loss that compares the samples; None: nothing can be seen, so that the framework's own way holds."""
         lengths = tuple(self._sizes)
-        leaves = tree_leaves(self._torch, tree, lengths)
         tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
         for dims in candidates(self._torch, leaves, self._sizes):
             if dims.count < 2:
                 continue
             try:
                 plan = Plan(self._torch, module, self._context, lengths, tensors, OneRank())
-                compares = plan.compares_samples(tree, leaves, dims)
+                return plan.compares_samples(tree, leaves, dims)
             except Uncuttable:
-                continue  # where nothing can be seen, the framework's own way holds
-            if self._seen is not None:
-                self._seen.add(id(module))
-            return compares
-        return False
+                continue
+        return None
 
     def _refuse_module(self, module: Module, reason: Uncuttable | str | None) -> NoReturn:
         self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
@@ -276,12 +288,21 @@ class Cut:
         except Uncuttable as found:
             # Of the likeliest dimensions, if several were tried.
             reason = reason or found
+        alone = self.count == 0 and not ranks.together
+        if alone and _has_one_model(module) and self._loss_compares(module, tree, leaves):
+            # What it makes of the model's outputs needs the whole batch, and has it: only the model's own calls are cut.
+            self._around[id(module)] = weakref.ref(module)
+            return None
         if self.count == 0:
             self._refuse_module(module, reason)
         # Another model's call is cut: this one (a loss with weights of its own) gives the same if it runs whole.
         self._plans[key] = (weakref.ref(module), None)
         self._warn("uncut", "%s is run on the whole batch: %s." % (type(module).__name__, reason))
         return None
+
+    def _is_around(self, module: Module) -> bool:
+        known = self._around.get(id(module))
+        return known is not None and known() is module
 
     def _without_cache(self, module: Module, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Turns off the cache of keys and values, which transformers' models keep for generation."""
@@ -296,6 +317,13 @@ class Cut:
             self._thread = thread
         elif self._thread != thread:
             self._refuse("several threads train")
+
+
+def _has_one_model(module: Module) -> bool:
+    """Whether all weights of the module that learn are those of one module in it, and that is more than a layer."""
+    own = {id(each) for each in module.parameters() if each.requires_grad}
+    parts = [child for child in module.children() if next(child.children(), None) is not None]
+    return any(own <= {id(each) for each in child.parameters()} for child in parts)
 
 
 def _signature(torch: Torch, leaves: Leaves) -> tuple[Any, ...]:

@@ -119,6 +119,10 @@ class ModelCalls:
             self._running -= 1
             self._inside = before
 
+    def through(self, module: Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Makes the call as if the module were not there: calls inside are outermost."""
+        return self._original(module, *args, **kwargs)
+
     @property
     def in_micro_batch(self) -> bool:
         """Whether a micro-batch runs, in the forward pass or recomputed in the backward pass."""
