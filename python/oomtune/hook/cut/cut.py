@@ -155,18 +155,15 @@ class Cut:
     # -- a call
 
     def _take(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
-        if self._is_around(module):
-            return self.calls.through(module, args, kwargs)
         tree: dict[int | str, Any] = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
         lengths = tuple(self._sizes)
         leaves = tree_leaves(self._torch, tree, lengths)
         ranks = self._ranks_of(module)
         padding = self._division.padding(module, tree, leaves)
-        planned = self._plan(module, tree, leaves, lengths, ranks)
-        if planned is None and self._is_around(module):
-            return self.calls.through(module, args, kwargs)
+        planned = None if self._is_around(module) else self._plan(module, tree, leaves, lengths, ranks)
         if planned is None:
-            return self.calls.uncut(module, args, kwargs)
+            whole = self.calls.through if self._is_around(module) else self.calls.uncut
+            return whole(module, args, kwargs)
         plan, dims = planned
         try:
             shortened = None if padding is None else plan.shortened(padding, tree, leaves, dims)
