@@ -16,5 +16,6 @@ trainsAsItIs(
     { script: 'hf_in_script', own: 32, accumulation: 2, budget: '40MiB' },
     { script: 'hf_packed', own: 128, budget: '80MiB' },
     { script: 'hf_seq2seq', own: 64, budget: '40MiB' },
+    { script: 'hf_contrast', own: 64, budget: '40MiB' },
   ],
 );

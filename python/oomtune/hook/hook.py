@@ -184,10 +184,12 @@ class Hook:
         asked = self.settings.cut
         if self.loaderless:
             return "model", "the script makes its batches without a DataLoader"
-        if asked != "auto":
+        if asked in ("model", "loader"):
             return asked, "asked for with --cut"
         if self.settings.counts_tokens:
             return "model", "micro-batches are counted in tokens"
+        if asked == "whole" and self.accumulates is not None:
+            return "model", "micro-batches that %s adds up would make another loss" % self.accumulates
         if self.accumulates is not None:
             return "loader", "%s accumulates by itself" % self.accumulates
         return "model", "the loop sees its own batches only"

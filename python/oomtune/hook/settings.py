@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 MODES = ("probe", "measure", "apply")
-CUTS = ("auto", "model", "loader")
+#: `whole`: as auto, but micro-batches that a framework would add up were seen to make another loss than the whole batch.
+CUTS = ("auto", "model", "loader", "whole")
 KNOBS = ("micro_batch", "accumulation", *RungKnobs.NAMES)
 
 

@@ -206,7 +206,8 @@ function first(found: Incident[], contents: LogContents): Incident {
 /** What the log says is later or larger than what one process's hook saw. */
 function outranks(chosen: Incident | null, hook: Event, signals: Signals): boolean {
   // The log tells, before the same exception, what led to it.
-  if (chosen && isDefault(hook) && !isDefault(chosen.event) && chosen.last.evidence.includes(firstLine(hook))) return true;
+  if (chosen && isDefault(hook) && !isDefault(chosen.event) && chosen.last.evidence.includes(firstLine(hook)))
+    return true;
   if (hook.meaning.role === 'fatal') return false;
   return chosen !== null || statusOf(signals) !== null;
 }

@@ -6,6 +6,7 @@ import { giveBack, StillRunning } from '../launch/still-running.js';
 import { prepare } from '../prepare.js';
 import { rehearse } from '../rehearsal/rehearsal.js';
 import { outgrown } from '../search/exhausted.js';
+import { keepsLossWhole, WHOLE_LOSS } from '../search/whole-loss.js';
 import type { Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
 import { type Attempt, Attempts } from './attempts.js';
@@ -55,6 +56,10 @@ class JobRun {
     const lease = await target.memory.acquire();
     let keep = false;
     try {
+      if (this.request.options.tune) {
+        const { recommendations } = await this.deps.records();
+        target.wholeLoss = (await recommendations.get(target.key))?.cut === 'model';
+      }
       const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
       let choice: Choice | null = begun?.config ? { config: begun.config, notes: [] } : null;
       if (!begun && this.request.options.tune) {
@@ -116,6 +121,10 @@ class JobRun {
     for (;;) {
       const attempt = await this.#attempts.make(target, lease, { config, adopted, first: this.#first, less, why });
       adopted = null;
+      if (keepsLossWhole(target, attempt.session)) {
+        this.#note(WHOLE_LOSS);
+        continue;
+      }
       config ??= this.#first?.config ?? null;
       if (config === null && !this.deps.signal.aborted) {
         const found = await this.#afterMisfit(target, attempt).finally(() => attempt.session.close());

@@ -24,6 +24,7 @@ import {
 import { mayBeOfFork, Processes } from './processes.js';
 import { neverReached, steppedByHand, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
 import { unheardDiagnosis, unheardRefusal } from './unheard.js';
+import { keepsLossWhole, WHOLE_LOSS } from './whole-loss.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Runs the probes of a search, each in the live process if that suits, else in a new one. */
@@ -149,6 +150,7 @@ export class Prober {
     this.#processes.spent = true;
     // A loop shorter than the search continues in another process.
     if (goodbye?.reason === 'loop_over' && this.#processes.used > 1) return this.measure(probe);
+    if (keepsLossWhole(this.target, session)) return this.#atModel(probe);
     if (goodbye !== null && session.life > 1) return this.#inStart(probe);
     if (goodbye?.reason === 'uncut') {
       this.diagnosis = uncut(goodbye, this.facts.loop);
@@ -229,6 +231,14 @@ export class Prober {
     this.deps.log.info({ probe }, 'the script uses its batch size elsewhere too: its variables are set with it');
     this.#processes.hook.setsVariables = true;
     this.facts.loop = null;
+    return this.measure(probe);
+  }
+
+  /** Repeats the probe in a start whose batches are cut at the model's call, where the framework's own way would train something else. */
+  async #atModel(probe: Probe): Promise<Observation> {
+    this.deps.progress({ type: 'note', text: WHOLE_LOSS });
+    this.cut = null;
+    await this.close();
     return this.measure(probe);
   }
 

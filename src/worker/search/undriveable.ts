@@ -1,6 +1,7 @@
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import type { Goodbye, Loop } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
+import { AT_MODEL } from './whole-loss.js';
 
 export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
@@ -57,7 +58,7 @@ export const without8bit = (goodbye: Goodbye): Diagnosis => ({
 
 /** As `uncut`, with the hook's sentence. */
 export function uncutFor(evidence: string | null, loop: Loop | null): Diagnosis {
-  const other = evidence?.includes('--cut model') ? CUT_MODEL : CUT_LOADER;
+  const other = evidence?.includes(AT_MODEL) ? CUT_MODEL : CUT_LOADER;
   return {
     ...userError(evidence ?? 'The batch is not cut at the model’s call.', loop?.place === 'call' ? NO_CUT : other),
     cause: 'The batch could not be cut into micro-batches without training something else.',
