@@ -29,6 +29,7 @@ ALWAYS = {
     "torch": ("instrumentation", "instrument"),
     "torchdata.stateful_dataloader.stateful_dataloader": ("watch.loader", "patch_stateful_loader"),
     "transformers.training_args": ("apply.frameworks", "transformers_arguments"),
+    "transformers.trainer": ("apply.frameworks", "transformers_trainer"),
     "lightning.pytorch.trainer.trainer": ("apply.frameworks", "lightning_trainer"),
     "pytorch_lightning.trainer.trainer": ("apply.frameworks", "lightning_trainer"),
 }

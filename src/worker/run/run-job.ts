@@ -121,7 +121,7 @@ class JobRun {
     for (;;) {
       const attempt = await this.#attempts.make(target, lease, { config, adopted, first: this.#first, less, why });
       adopted = null;
-      if (keepsLossWhole(target, attempt.session)) {
+      if (!this.deps.signal.aborted && keepsLossWhole(target, attempt.session)) {
         this.#note(WHOLE_LOSS);
         continue;
       }

@@ -81,6 +81,30 @@ torch.save(model.state_dict(), 'out.pt')
 """
 
 
+#: 64 samples three times; counts its losses, and those that it logs.
+OWN_LOSS = (
+    TRAINER.replace("%d", "1")
+    .replace(
+        "torch.manual_seed(0)",
+        """
+class Own(Trainer):
+    made, told = 0, 0
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        found = model(**inputs).logits.mean(1)
+        self.made += 1
+        self.log({'made': self.made})
+        %s
+        return loss
+    def log(self, logs, *args, **kwargs):
+        self.told += 'made' in logs
+torch.manual_seed(0)""",
+    )
+    .replace("Trainer(model=model", "trainer = Own(model=model")
+    .replace(").train()", ")\ntrainer.train()\nprint(trainer.made, trainer.told)")
+)
+COMPARES = "loss = torch.nn.functional.cross_entropy(found @ found.flip(0).t(), torch.arange(len(found)))"
+
+
 def needs(package):
     found = importlib.util.find_spec(package) is not None
     return unittest.skipUnless(found, "%s is not installed for this interpreter" % package)
@@ -157,6 +181,26 @@ class Entries(unittest.TestCase):
         self.drive(run, TRAINER % 2, 2, REAL)
         self.assert_equivalent(run, TRAINER % 1, 2, 4)
         self.assertEqual(self.cut, [("loader", "transformers accumulates by itself")])
+
+    @needs("transformers")
+    def test_trainer_with_a_loss_of_its_own(self):
+        run = functools.partial(support.run, imported=("transformers.trainer",))
+        knobs = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
+        result = run(OWN_LOSS % COMPARES, "apply", OOMTUNE_OWN_BATCH=8, **knobs)
+        self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "uncut"), result.errors)
+        why = "Own.compute_loss computes a loss that compares the samples of its batch"
+        self.assertIn(why, result.one("goodbye")["message"])
+        self.assertIn("--cut model", result.one("goodbye")["message"])
+        # The worker starts it again so.
+        bare = self.weights(run, OWN_LOSS % COMPARES)
+        whole = self.weights(run, OWN_LOSS % COMPARES, OOMTUNE_CUT="whole", OOMTUNE_OWN_BATCH=8, **knobs)
+        self.assertEqual(self.cut, [("model", "micro-batches that transformers adds up would make another loss")])
+        for name, value in bare.items():
+            self.assertLess((value - whole[name]).norm().item(), 1e-6 * max(1, value.norm().item()))
+        # One that is a mean is left to Trainer, and what it gathers is that of its steps alone.
+        result = run(OWN_LOSS % "loss = found.pow(2).mean()", "apply", OOMTUNE_OWN_BATCH=8, **knobs)
+        self.assertEqual((result.status, result.output.split()[-2:]), (0, ["96", "96"]), result.errors)
+        self.assertEqual(result.one("cut")["cut"], "loader")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ..types import Module
 
 
+#: Packages whose trainers make their losses of one sample each, or in a module that is looked at.
+MAKERS = ("transformers", "trl", "sentence_transformers")
 #: More optimizer steps or epochs than any probe makes.
 NEVER = 10**6
 
@@ -40,6 +42,24 @@ def transformers_arguments(hook: Hook, module: ModuleType) -> None:
         return original(self, *args, **kwargs)
 
     kind.__post_init__ = __post_init__
+
+
+def transformers_trainer(hook: Hook, module: ModuleType) -> None:
+    """Where Trainer adds up micro-batches, the loss that a `compute_loss` of the script's own makes is looked at, as a module's is."""
+    kind = module.Trainer
+    original = kind.training_step
+
+    @functools.wraps(original)
+    def training_step(self: Any, model: Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        instrumentation = hook.instrumentation
+        own = type(self).compute_loss.__module__.partition(".")[0] not in MAKERS
+        if instrumentation is not None and instrumentation.cut.looks and own:
+            given = self._prepare_inputs(inputs)
+            with self.compute_loss_context_manager():
+                instrumentation.cut.look_at_step(model, self.compute_loss, (model, given), ("log",))
+        return original(self, model, inputs, *args, **kwargs)
+
+    kind.training_step = training_step
 
 
 def quiet_arguments(hook: Hook) -> None:

@@ -105,8 +105,16 @@ class Cut:
             return
         self._seen.add(id(model))
         if self._compares_samples(training_step(self._torch, model, step, quiet), args, {}):
-            name = "%s.%s" % (type(model).__name__, getattr(step, "__name__", "training_step"))
+            name = "%s.%s" % (
+                type(getattr(step, "__self__", model)).__name__,
+                getattr(step, "__name__", "training_step"),
+            )
             self._refuse_comparing(name, INSTEAD)
+
+    @property
+    def looks(self) -> bool:
+        """Whether look() is on."""
+        return self._seen is not None
 
     def release(self) -> None:
         self.calls.take = self._seen = None

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def training_step(torch: Torch, model: Module, step: Call, quiet: tuple[str, ...] = ()) -> Module:
-    """A module that calls `step`, a method of the model that returns the loss or a dictionary with it. `quiet`: methods of the model that
-    do nothing meanwhile (they log)."""
+    """A module that calls `step`, a method of the model or its trainer that returns the loss or a dictionary with it. `quiet`: methods of the
+    same object that do nothing meanwhile (they log)."""
+    owner: Any = getattr(step, "__self__", model)
+    parts = [*model.modules(), *(() if owner is model else (owner,))]
 
     class Step(torch.nn.Module):
         def __init__(self) -> None:
@@ -27,7 +29,7 @@ def training_step(torch: Torch, model: Module, step: Call, quiet: tuple[str, ...
             self.model = model
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
-            with _quiet(model, quiet), _kept(torch, model):
+            with _quiet(owner, quiet), _kept(torch, parts):
                 found = step(*args, **kwargs)
             return found.get("loss") if isinstance(found, Mapping) else found
 
@@ -35,14 +37,14 @@ def training_step(torch: Torch, model: Module, step: Call, quiet: tuple[str, ...
 
 
 @contextlib.contextmanager
-def _quiet(model: Module, names: tuple[str, ...]) -> Generator[None, None, None]:
+def _quiet(owner: Any, names: tuple[str, ...]) -> Generator[None, None, None]:
     try:
         for name in names:
-            model.__dict__[name] = _nothing
+            owner.__dict__[name] = _nothing
         yield
     finally:
         for name in names:
-            model.__dict__.pop(name, None)
+            owner.__dict__.pop(name, None)
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
@@ -50,9 +52,10 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 
 @contextlib.contextmanager
-def _kept(torch: Torch, model: Module) -> Generator[None, None, None]:
-    """What the model's parts note and gather (counters, outputs of an epoch, a metric's sums) is that of copies, and afterwards as it was."""
-    attributes = Attributes(torch, list(model.modules()))
+def _kept(torch: Torch, parts: list[Any]) -> Generator[None, None, None]:
+    """What the model's parts and its trainer note and gather (counters, outputs of an epoch, a metric's sums) is that of copies, and
+    afterwards as it was."""
+    attributes = Attributes(torch, parts)
     attributes.copy()
     try:
         yield
