@@ -52,7 +52,8 @@ def transformers_trainer(hook: Hook, module: ModuleType) -> None:
     @functools.wraps(original)
     def training_step(self: Any, model: Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         instrumentation = hook.instrumentation
-        own = type(self).compute_loss.__module__.partition(".")[0] not in MAKERS
+        of_script = type(self).compute_loss.__module__.partition(".")[0] not in MAKERS
+        own = of_script or getattr(self, "compute_loss_func", None) is not None
         if instrumentation is not None and instrumentation.cut.looks and own:
             given = self._prepare_inputs(inputs)
             with self.compute_loss_context_manager():
