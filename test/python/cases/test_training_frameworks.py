@@ -191,6 +191,13 @@ class Entries(unittest.TestCase):
         why = "Own.compute_loss computes a loss that compares the samples of its batch"
         self.assertIn(why, result.one("goodbye")["message"])
         self.assertIn("--cut model", result.one("goodbye")["message"])
+        given = "compute_loss_func=lambda outputs, labels, **more: compared(outputs.logits.mean(1)), "
+        compared = "def compared(found):\n    %s\n    return loss\ntorch.manual_seed(0)" % COMPARES
+        script = (
+            (TRAINER % 1).replace("torch.manual_seed(0)", compared).replace("Trainer(model", "Trainer(%smodel" % given)
+        )
+        result = run(script, "apply", OOMTUNE_OWN_BATCH=8, **knobs)
+        self.assertIn("Trainer.compute_loss computes a loss that", result.one("goodbye")["message"], result.errors)
         # The worker starts it again so.
         bare = self.weights(run, OWN_LOSS % COMPARES)
         whole = self.weights(run, OWN_LOSS % COMPARES, OOMTUNE_CUT="whole", OOMTUNE_OWN_BATCH=8, **knobs)
