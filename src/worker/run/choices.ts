@@ -29,8 +29,7 @@ export class Choices {
   async choose(target: Target, watch: () => boolean): Promise<Choice | SearchOutcome | null> {
     for (const text of target.notes) this.#note(text);
     const { options } = this.request;
-    const { recommendations } = await this.deps.records();
-    const recorded = await recommendations.get(target.key);
+    const recorded = await this.recorded(target);
     const own = recorded === null ? null : ownBatchOf(recorded, target);
     const known = recorded === null || own === null ? null : configFrom(recorded, target.needs(own), options);
     if (recorded !== null && own !== null && known !== null) return this.#reused(target, recorded, own, known);
@@ -46,6 +45,14 @@ export class Choices {
     if (found === null)
       this.#note('No training step was seen in which the batch size could be set: it runs as it stands.');
     return found;
+  }
+
+  /** What is recorded of the command, which says where its batches have to be cut; null: nothing. */
+  async recorded(target: Target): Promise<Recommendation | null> {
+    const { recommendations } = await this.deps.records();
+    const recorded = await recommendations.get(target.key);
+    target.wholeLoss = recorded?.cut === 'model';
+    return recorded;
   }
 
   /** `spare`: a job that has failed, whose spare may wait. The same by a probe of what was recorded for other flags, else by a search; null: the script takes no batch from us. */

@@ -56,11 +56,8 @@ class JobRun {
     const lease = await target.memory.acquire();
     let keep = false;
     try {
-      if (this.request.options.tune) {
-        const { recommendations } = await this.deps.records();
-        target.wholeLoss = (await recommendations.get(target.key))?.cut === 'model';
-      }
       const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
+      if (begun && this.request.options.tune) await this.#choices.recorded(target);
       let choice: Choice | null = begun?.config ? { config: begun.config, notes: [] } : null;
       if (!begun && this.request.options.tune) {
         const chosen = await this.#choices.choose(target, () => this.#watch(target, lease));

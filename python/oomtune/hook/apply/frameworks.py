@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..types import Module
 
 
-#: Packages whose trainers make their losses of one sample each, or in a module that is looked at.
+#: Packages whose trainers are taken at their word: a loss of theirs that is no module's is not looked at.
 MAKERS = ("transformers", "trl", "sentence_transformers")
 #: More optimizer steps or epochs than any probe makes.
 NEVER = 10**6
@@ -52,15 +52,19 @@ def transformers_trainer(hook: Hook, module: ModuleType) -> None:
     @functools.wraps(original)
     def training_step(self: Any, model: Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         instrumentation = hook.instrumentation
-        of_script = type(self).compute_loss.__module__.partition(".")[0] not in MAKERS
-        own = of_script or getattr(self, "compute_loss_func", None) is not None
-        if instrumentation is not None and instrumentation.cut.looks and own:
+        if instrumentation is not None and instrumentation.cut.looks and _has_own_loss(self):
             given = self._prepare_inputs(inputs)
             with self.compute_loss_context_manager():
                 instrumentation.cut.look_at_step(model, self.compute_loss, (model, given), ("log",))
         return original(self, model, inputs, *args, **kwargs)
 
     kind.training_step = training_step
+
+
+def _has_own_loss(trainer: Any) -> bool:
+    """Whether the script makes the loss of what its model returns."""
+    package = type(trainer).compute_loss.__module__.partition(".")[0]
+    return package not in MAKERS or getattr(trainer, "compute_loss_func", None) is not None
 
 
 def quiet_arguments(hook: Hook) -> None:

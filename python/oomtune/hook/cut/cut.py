@@ -57,8 +57,8 @@ class Cut:
         self._context = CutContext(torch, self.calls, warn, plain)
         #: By the module's id and the kind of its inputs: (module, how it is cut).
         self._plans: dict[Any, tuple[weakref.ref[Any], tuple[Plan, Dims] | None]] = {}
-        #: Losses around one model, by id(): the model's calls inside are cut.
-        self._around: dict[int, weakref.ref[Any]] = {}
+        #: Losses around one model: the model's calls inside are cut.
+        self._around: weakref.WeakSet[Module] = weakref.WeakSet()
         #: By id of each called module: (module, the ranks that decide how it is cut).
         self._ranks: dict[int, tuple[weakref.ref[Any], OneRank]] = {}
         #: Rows of the latest batches of the loop, the newest first.
@@ -168,9 +168,9 @@ class Cut:
         leaves = tree_leaves(self._torch, tree, lengths)
         ranks = self._ranks_of(module)
         padding = self._division.padding(module, tree, leaves)
-        planned = None if self._is_around(module) else self._plan(module, tree, leaves, lengths, ranks)
+        planned = None if module in self._around else self._plan(module, tree, leaves, lengths, ranks)
         if planned is None:
-            whole = self.calls.through if self._is_around(module) else self.calls.uncut
+            whole = self.calls.through if module in self._around else self.calls.uncut
             return whole(module, args, kwargs)
         plan, dims = planned
         try:
@@ -296,7 +296,7 @@ class Cut:
         alone = self.count == 0 and not ranks.together
         if alone and _has_one_model(module) and self._loss_compares(module, tree, leaves):
             # What it makes of the model's outputs needs the whole batch, and has it: only the model's own calls are cut.
-            self._around[id(module)] = weakref.ref(module)
+            self._around.add(module)
             return None
         if self.count == 0:
             self._refuse_module(module, reason)
@@ -304,10 +304,6 @@ class Cut:
         self._plans[key] = (weakref.ref(module), None)
         self._warn("uncut", "%s is run on the whole batch: %s." % (type(module).__name__, reason))
         return None
-
-    def _is_around(self, module: Module) -> bool:
-        known = self._around.get(id(module))
-        return known is not None and known() is module
 
     def _without_cache(self, module: Module, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Turns off the cache of keys and values, which transformers' models keep for generation."""
