@@ -100,6 +100,37 @@ describe('a search in lives of one start', () => {
     expect(last?.peak_bytes).toBeLessThan(40 * 1024 ** 2);
   });
 
+  it('makes no start where a size that a used process took is too large for a fresh one', async () => {
+    // In every process but the first each sample takes more.
+    const first = `
+def first():
+    with open('pids', 'a+') as file:
+        file.seek(0)
+        pids = file.read().split()
+        if str(os.getpid()) not in pids:
+            file.write('%d ' % os.getpid())
+        return not pids or pids[0] == str(os.getpid())
+`;
+    const report = await search(script({ before: first, sample: '64 if first() else 6000' }));
+    expect(report).toMatchObject({ status: 'found', launches: 1 });
+    const judged = report.probes.filter((probe) => probe.life === 2);
+    expect(judged[0]).toMatchObject({ outcome: 'device_oom' });
+    expect(report.max_micro_batch).toBeLessThan(judged[0]?.micro_batch as number);
+    expect(report.lives).toBeGreaterThan(2);
+    expect(starts()).toBe(1);
+  });
+
+  it('goes on with two samples in another life where one cannot be trained on, and blames no variable', async () => {
+    const report = await search(script({ before: 'norm = nn.BatchNorm1d(64)', sample: '64 + 0 * len(norm(x))' }));
+    expect(report).toMatchObject({ status: 'found', launches: 1 });
+    expect(report.probes.slice(0, 2)).toMatchObject([
+      { micro_batch: 1, outcome: 'user_error', life: 1 },
+      { micro_batch: 2, outcome: 'fit', life: 2 },
+    ]);
+    expect(report.notes.join()).not.toContain('elsewhere');
+    expect(starts()).toBe(1);
+  });
+
   it('measures in a start what a life fails with that follows another', async () => {
     const path = script({
       around: 'with tempfile.TemporaryDirectory() as folder:',

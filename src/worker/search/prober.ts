@@ -3,6 +3,7 @@ import type { Loop } from '../../contract/hook.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Observation, Probe } from '../../contract/measurement.js';
 import { type Cut, type Rung, rungName } from '../../contract/rung.js';
+import { failsAlone } from '../../tuner/index.js';
 import type { Constraints } from '../../tuner/types.js';
 import { isLost } from '../launch/ends.js';
 import type { Session } from '../launch/session.js';
@@ -201,18 +202,18 @@ export class Prober {
       return this.#fromFirstCall(probe);
     }
     this.diagnosis = trainedAlone ?? this.diagnosis;
-    if (verdict.class === 'user_error' && (await this.#trainsAtItsOwn(probe))) {
-      const { own_batch: own, place } = this.facts.loop as Loop;
-      if (place === 'loader' && !this.#processes.hook.setsVariables) return this.#withVariables(probe);
-      this.diagnosis = usesOwnBatch(own as number, probe.micro_batch, verdict, place);
-    }
+    const death = observeDeath(probe, ran, this.diagnosis, exit);
+    if (verdict.class !== 'user_error' || failsAlone(death) || !(await this.#trainsAtItsOwn(probe))) return death;
+    const { own_batch: own, place } = this.facts.loop as Loop;
+    if (place === 'loader' && !this.#processes.hook.setsVariables) return this.#withVariables(probe);
+    this.diagnosis = usesOwnBatch(own as number, probe.micro_batch, verdict, place);
     return observeDeath(probe, ran, this.diagnosis, exit);
   }
 
-  /** A new fork ran out of memory at a size that fitted before, so a start has to confirm that. */
-  #refusesWhatFitted({ life }: Session, verdict: Diagnosis, probe: Probe): boolean {
+  /** A new fork ran out of memory before its training loop, though a size as large fitted before, so a start has to confirm that. */
+  #refusesWhatFitted({ life, loopsSince }: Session, verdict: Diagnosis, probe: Probe): boolean {
     const fitted = sizeOf(probe) <= (this.#taken.get(rungName(probe.rung)) ?? 0);
-    return verdict.class === 'device_oom' && life > 1 && this.#processes.used === 1 && fitted;
+    return verdict.class === 'device_oom' && life > 1 && loopsSince === null && fitted;
   }
 
   /** Repeats the probe in a start that waits neither for a loader to be asked nor for an optimizer: the script's own batch may be too large. */

@@ -136,15 +136,16 @@ class Lives(unittest.TestCase):
         self.assertEqual(len(done.of("hello")), 2)
 
     def test_threads_that_are_there_again_in_a_child_or_can_be_ended_do_not_hinder_it(self):
-        # A thread with the name of jemalloc's stands in for it, and one of that class for tqdm's.
+        # Threads with the names of jemalloc's and NVML's stand in for them, and one of that class for tqdm's.
         text = """
 import ctypes, threading
-def run():
-    ctypes.CDLL(None).prctl(15, b"jemalloc_bg_thd", 0, 0, 0)
-    named.set()
+def run(name):
+    ctypes.CDLL(None).prctl(15, name, 0, 0, 0)
+    named.wait()
     threading.Event().wait()
-named = threading.Event()
-threading.Thread(target=run, daemon=True).start()
+named = threading.Barrier(3)
+for name in (b"jemalloc_bg_thd", b"cuda00001800007"):
+    threading.Thread(target=run, args=(name,), daemon=True).start()
 named.wait()
 class TMonitor(threading.Thread):
     over = threading.Event()
@@ -171,6 +172,20 @@ class NoLives(unittest.TestCase):
     def test_where_threads_would_be_missing(self):
         waits = "import threading\ndone = threading.Event()\nthreading.Thread(target=done.wait, daemon=True).start()\n"
         self.refused(waits, "other threads run: ")
+
+    def test_where_the_driver_has_threads_of_a_context(self):
+        # A thread with the name of the driver's stands in for it.
+        text = """
+import ctypes, threading
+def run():
+    ctypes.CDLL(None).prctl(15, b"cuda-EvtHandlr", 0, 0, 0)
+    named.set()
+    threading.Event().wait()
+named = threading.Event()
+threading.Thread(target=run, daemon=True).start()
+named.wait()
+"""
+        self.refused(text, "other threads run: cuda-EvtHandlr")
 
     def test_where_the_script_has_children(self):
         self.refused("import subprocess\nchild = subprocess.Popen(['sleep', '1'])\n", "child processes")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import stat
 import sys
 import threading
 import time
 
-#: Threads, by name, that a library starts anew in a forked child: jemalloc's, which pyarrow brings.
-FORK_SAFE = ("jemalloc_bg_thd",)
+#: Threads, by name, that a library starts anew in a forked child: jemalloc's, which pyarrow brings, and the one that NVML starts in
+#: NVIDIA's driver when it is asked for devices (seen in 580.159.04; nvmlShutdown does not end it). The driver is not initialized
+#: by that, and a child uses it like any process: what torch offers PYTORCH_NVML_BASED_CUDA_CHECK for.
+FORK_SAFE = re.compile(r"jemalloc_bg_thd|cuda[0-9a-f]{11}")
 #: CUDA_ERROR_NOT_INITIALIZED
 NOT_INITIALIZED = 3
 #: omp_pause_hard: OpenMP gives up its threads.
@@ -48,7 +51,7 @@ def other_threads() -> list[str]:
         names = [
             _thread_name(thread) for thread in os.listdir("/proc/self/task") if int(thread) != threading.get_native_id()
         ]
-        others = [name for name in names if name not in ("", *FORK_SAFE)]
+        others = [name for name in names if name != "" and not FORK_SAFE.fullmatch(name)]
         if not others:
             break
         time.sleep(pause)
