@@ -86,6 +86,23 @@ class Driving(unittest.TestCase):
             )
         )
 
+    def test_samples_are_made_by_as_many_threads_as_in_the_loaders_workers(self):
+        text = """
+torch.set_num_threads(3)
+class Rows(Dataset):
+    def __len__(self): return 100
+    def __getitem__(self, index):
+        note('made by', torch.get_num_threads())
+        return torch.randn(4), torch.randn(2)
+for x, y in DataLoader(Rows(), batch_size=8, num_workers=%d):
+    note('trained by', torch.get_num_threads())
+    work(x, y)
+"""
+        for workers, threads in (0, 3), (1, 1):
+            self.assert_driven(self.drive(text % workers))
+            self.assertEqual({line for line in self.seen if "made by" in line}, {"made by %d" % threads})
+            self.assertEqual({line for line in self.seen if "trained by" in line}, {"trained by 3"})
+
     def test_short_epochs_do_not_end_the_probe(self):
         self.assert_driven(
             self.drive(

@@ -6,6 +6,7 @@ long sentence at step 9,000.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import time
@@ -16,7 +17,7 @@ from ..watch import batch_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Iterator
+    from typing import Any, Callable, Generator, Iterator
 
     from ..instrumentation import Instrumentation
     from ..types import Call, Loader, Torch
@@ -46,7 +47,24 @@ class BatchFactory:
     variable_length = False
     #: False: samples of different lengths cannot share a batch (the loader draws by length).
     mixes_lengths = True
-    _collate: Call
+
+    def __init__(self, torch: Torch, loader: Loader) -> None:
+        self._torch = torch
+        self._collate: Call = loader.collate_fn
+        self._has_workers = loader.num_workers > 0
+
+    @contextlib.contextmanager
+    def _threads(self) -> Generator[None, None, None]:
+        """Within it torch has as many threads as where the loader makes its batches: one in a worker. More would contend with the workers,
+        and with every other process, and take many times longer."""
+        threads = self._torch.get_num_threads()
+        if self._has_workers:
+            self._torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            if self._has_workers:
+                self._torch.set_num_threads(threads)
 
     def make(self, count: int) -> Any:
         raise NotImplementedError
@@ -55,9 +73,9 @@ class BatchFactory:
         """Collates `count` samples, repeating those given."""
         if not self.mixes_lengths:
             samples = samples[:1]
-        return self._collate(
-            [batch_tree.copy_containers(sample) for sample in itertools.islice(itertools.cycle(samples), count)]
-        )
+        copies = [batch_tree.copy_containers(sample) for sample in itertools.islice(itertools.cycle(samples), count)]
+        with self._threads():
+            return self._collate(copies)
 
     def _mixes(self, longest: Any, shortest: Any) -> bool:
         try:
@@ -78,13 +96,14 @@ class BatchFactory:
 
 
 class MapDatasetFactory(BatchFactory):
-    def __init__(self, loader: Loader, refetch: bool, size: Size) -> None:
+    def __init__(self, torch: Torch, loader: Loader, refetch: bool, size: Size) -> None:
+        super().__init__(torch, loader)
         self._size = size
         self._dataset = loader.dataset
-        self._collate = loader.collate_fn
         self._refetch = refetch
         self.uncached = refetch
-        self._indices = self._choose(_drawn_indices(loader))
+        with self._threads():
+            self._indices = self._choose(_drawn_indices(loader))
         if self.variable_length:
             self.mixes_lengths = self._mixes(*self._fetch([self._indices[0], self._indices[-1]]))
         self._kept: dict[Any, Any] = {}
@@ -133,22 +152,24 @@ class MapDatasetFactory(BatchFactory):
 
     def _fetch(self, indices: list[Any]) -> list[Any]:
         together: Any = getattr(self._dataset, "__getitems__", None)
-        if callable(together):
-            found: Any = together(indices)
-            return found
-        return [self._dataset[index] for index in indices]
+        with self._threads():
+            if callable(together):
+                found: Any = together(indices)
+                return found
+            return [self._dataset[index] for index in indices]
 
 
 class IterableDatasetFactory(BatchFactory):
-    def __init__(self, loader: Loader, refetch: bool, size: Size) -> None:
-        self._collate = loader.collate_fn
+    def __init__(self, torch: Torch, loader: Loader, refetch: bool, size: Size) -> None:
+        super().__init__(torch, loader)
         self.uncached = refetch
         until = time.monotonic() + LONG_LOOK_SECONDS
         samples: list[Any] = []
-        for sample in loader.dataset:
-            samples.append(sample)
-            if len(samples) >= KEPT or (len(samples) >= FIRST_LOOK and time.monotonic() > until):
-                break
+        with self._threads():
+            for sample in loader.dataset:
+                samples.append(sample)
+                if len(samples) >= KEPT or (len(samples) >= FIRST_LOOK and time.monotonic() > until):
+                    break
         if not samples:
             raise UnsuitableLoader("the data set is empty")
         sizes = [size(sample) for sample in samples]
@@ -177,8 +198,8 @@ class IterableDatasetFactory(BatchFactory):
 class RepeatedBatchFactory(BatchFactory):
     """For data sets that yield whole batches: repeats the rows of a real one."""
 
-    def __init__(self, torch: Torch, batch: Any) -> None:
-        self._torch = torch
+    def __init__(self, torch: Torch, loader: Loader, batch: Any) -> None:
+        super().__init__(torch, loader)
         self._batch = batch
         rows = batch_tree.row_count(torch, batch)
         if rows is None:
@@ -186,7 +207,8 @@ class RepeatedBatchFactory(BatchFactory):
         self.rows = rows
 
     def make(self, count: int) -> Any:
-        return batch_tree.repeat_rows(self._torch, self._batch, self.rows, count)
+        with self._threads():
+            return batch_tree.repeat_rows(self._torch, self._batch, self.rows, count)
 
 
 def _drawn_indices(loader: Loader) -> list[Any]:
@@ -213,11 +235,11 @@ def find_factory(
     refetch = on_cpu and loader.num_workers == 0
     try:
         if batched:
-            return RepeatedBatchFactory(torch, next(iterate()))
+            return RepeatedBatchFactory(torch, loader, next(iterate()))
         if isinstance(loader.dataset, torch.utils.data.IterableDataset):
-            factory = IterableDatasetFactory(loader, refetch, size)
+            factory = IterableDatasetFactory(torch, loader, refetch, size)
         else:
-            factory = MapDatasetFactory(loader, refetch, size)
+            factory = MapDatasetFactory(torch, loader, refetch, size)
         factory.make(1)
         return factory
     except UnsuitableLoader:
@@ -227,13 +249,15 @@ def find_factory(
     except Exception as error:
         if is_oom(error):
             raise
-        return _from_real_batch(torch, iterate, error)
+        return _from_real_batch(torch, loader, iterate, error)
 
 
-def _from_real_batch(torch: Torch, iterate: Callable[[], Iterator[Any]], error: Exception) -> BatchFactory:
+def _from_real_batch(
+    torch: Torch, loader: Loader, iterate: Callable[[], Iterator[Any]], error: Exception
+) -> BatchFactory:
     """Uses a real batch if the data set cannot be read from here (it needs its workers' set-up, say)."""
     try:
-        return RepeatedBatchFactory(torch, next(iterate()))
+        return RepeatedBatchFactory(torch, loader, next(iterate()))
     except StopIteration:
         raise UnsuitableLoader("the loader is empty") from None
     except UnsuitableLoader:
