@@ -33,12 +33,14 @@ export function interrupted(cause?: unknown): OomtuneError {
 export const codeOfMisfit = (reason: string | null | undefined): ErrorCode =>
   reason === 'eval' || reason === 'save' ? 'OOMTUNE_EVALUATION_MISFIT' : 'OOMTUNE_EXHAUSTED';
 
-/** The sentence of a search without an answer; `failure`: its class. */
-export function nothingFits(failure: string | undefined, reason: string | null | undefined): string {
+/** The sentence of a search without an answer, by what its failure says of itself. */
+export function nothingFits(failure: { class?: string; reason?: unknown; cure?: unknown } | null | undefined): string {
+  const { reason, cure } = failure ?? {};
   if (reason === 'eval' || reason === 'save')
     return `The training fits, but not the ${reason === 'eval' ? 'evaluation' : 'saving'} of the job beside it.`;
   if (reason === 'leak') return 'No batch size helps: the memory of the job grows with every step.';
-  return failure === 'user_error'
+  if (reason === 'batch' && cure === 'none') return 'The batch needs too much memory, and no smaller one could be set.';
+  return failure?.class === 'user_error'
     ? 'No micro-batch is left to try.'
     : 'Nothing fits, even the smallest batch with every allowed knob.';
 }

@@ -201,7 +201,7 @@ function ending(job: JobRecord, paint: Paint): string {
     case 'cancelled':
       return `It was cancelled${when}.${why}`;
     case 'exhausted':
-      return `${paint('red', nothingFits(job.failure?.class, String(job.failure?.fields.reason)))}${why}${evidence}${advice}`;
+      return `${paint('red', nothingFits({ ...job.failure, ...job.failure?.fields }))}${why}${evidence}${advice}`;
     case 'timeout':
       return `It ${paint('red', 'ran out of time')}${when}.${why}${evidence}`;
     default:

@@ -51,15 +51,16 @@ export function readRegular(path: string, most: number): string {
   }
 }
 
-/** The last bytes of such a file as text, `most` at most, and whether it begins before them; null: missing, or no regular file. */
-export function endOfRegular(path: string, most: number): { text: string; cut: boolean } | null {
+/** The last bytes of such a file from byte `from` on as text, `most` at most, and whether there are more before them; null: missing, or no regular file. */
+export function endOfRegular(path: string, most: number, from = 0): { text: string; cut: boolean } | null {
   const file = openRegular(path);
   if (file === null) return null;
   const { fd, size } = file;
   try {
-    const buffer = Buffer.alloc(Math.min(size, most));
+    const length = Math.max(0, size - from);
+    const buffer = Buffer.alloc(Math.min(length, most));
     const count = readSync(fd, buffer, 0, buffer.length, size - buffer.length);
-    return { text: buffer.toString('utf8', 0, count), cut: size > most };
+    return { text: buffer.toString('utf8', 0, count), cut: length > most };
   } finally {
     closeSync(fd);
   }

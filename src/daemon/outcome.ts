@@ -25,6 +25,7 @@ export function outcomeOf(report: RunReport): Partial<Omit<JobRecord, 'slurm'>> 
             fields: {
               ...failure.fields,
               reason: failure.reason ?? null,
+              cure: failure.cure ?? null,
               cause: failure.cause,
               advice: failure.advice,
               signal: report.signal,

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { lastLines } from '../../src/worker/run/run-report.js';
+import { lastLines } from '../../src/worker/last-lines.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'oomtune-lines-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -1,5 +1,8 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { nothingFits } from '../../src/cli/errors.js';
 import { runJob } from '../../src/worker/run/run-job.js';
 import { findBatch } from '../../src/worker/search/find-batch.js';
 import { pythonWithTorch, workbench } from './harness.js';
@@ -62,5 +65,32 @@ describe('a size that does not reach the script', () => {
     expect(report.failure?.cause).toContain('ran out of memory at its own batch of 64');
     expect(report.failure?.advice).toContain('{micro_batch}');
     expect(bench.events.filter((event) => event.type === 'running')).toHaveLength(1);
+  });
+
+  it('is said to be that, with what the script said, where it does not start over what its first attempt made', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'oomtune-once-'));
+    // A fork of the job comes from behind the script's look at the folder, a start does not.
+    const command = [python, 'starts_once.py', join(folder, 'made')];
+    const bench = workbench('run', command, { budget: '50MiB', fork: false });
+    const report = await runJob(bench.request, bench.deps);
+    rmSync(folder, { recursive: true });
+    expect(report).toMatchObject({ outcome: 'exhausted', failure: { class: 'device_oom', cure: 'none' } });
+    expect(report.failure?.advice).toContain(
+      'it said last: Error. Experiment already exists. Use --name to name another.',
+    );
+    expect(nothingFits(report.failure)).toContain('no smaller one could be set');
+  });
+
+  it('is said of a job that ends well and trains nothing, as its search has made what it does not start over', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'oomtune-once-'));
+    const command = [python, 'starts_once.py', join(folder, 'made')];
+    // With another batch than its own it is searched for before it runs.
+    const options = { budget: '90MiB', effectiveBatch: 256, cut: 'loader', fork: false } as const;
+    const bench = workbench('run', command, options);
+    const report = await runJob(bench.request, bench.deps);
+    rmSync(folder, { recursive: true });
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
+    const said = expect.stringMatching(/no training was seen in it; it said last: Error\. Experiment already exists\./);
+    expect(bench.events).toContainEqual({ type: 'note', text: said });
   });
 });

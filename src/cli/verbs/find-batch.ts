@@ -49,7 +49,7 @@ function notFound(report: FindBatchReport): OomtuneError {
   if (report.status === 'exhausted') {
     return new OomtuneError(
       codeOfMisfit(report.failure?.reason),
-      nothingFits(report.failure?.class, report.failure?.reason),
+      nothingFits(report.failure),
       `${report.failure?.advice ?? 'Give a larger --budget.'}${notes}${evidence}`,
     );
   }

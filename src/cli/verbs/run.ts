@@ -34,7 +34,7 @@ function codeOf(report: RunReport, context: Context): number {
   const { failure } = report;
   if (report.exit_code === 0 && report.outcome === 'succeeded') return 0;
   if (report.exit_code === null && report.signal === null && report.outcome === 'exhausted')
-    return tell(codeOfMisfit(failure?.reason), nothingFits(failure?.class, failure?.reason));
+    return tell(codeOfMisfit(failure?.reason), nothingFits(failure));
   const how =
     report.outcome === 'timeout'
       ? 'The job ran out of time'

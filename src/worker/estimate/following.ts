@@ -8,7 +8,7 @@ import { doubtOf } from '../../tuner/index.js';
 import { launchSearch } from '../launch/launch.js';
 import type { Session } from '../launch/session.js';
 import { diagnoseSession } from '../search/observe.js';
-import { undriveable } from '../search/undriveable.js';
+import { endedUntrained, undriveable } from '../search/undriveable.js';
 import type { Measurement } from '../search/worst-rank.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
@@ -149,7 +149,8 @@ export class Following {
   /** What ended the process. */
   async #failure(session: Session): Promise<OomtuneError> {
     const { deps, target } = this;
-    const leaves = session.goodbye !== null && session.exception === null;
+    const { goodbye } = session;
+    const leaves = goodbye !== null && session.exception === null;
     if (leaves) session.run.end('cancel');
     const exit = await session.ended();
     deps.signal.throwIfAborted();
@@ -162,9 +163,9 @@ export class Following {
       );
     }
     const diagnosis = leaves
-      ? undriveable(session.goodbye, this.request.options.steps)
+      ? undriveable(goodbye, this.request.options.steps)
       : await diagnoseSession(session, exit, target.kind, await target.memory.surroundings());
-    const verdict = diagnosis.class === 'ok' ? undriveable(null, this.request.options.steps) : diagnosis;
+    const verdict = diagnosis.class === 'ok' ? endedUntrained(session) : diagnosis;
     return new OomtuneError(
       'OOMTUNE_JOB_FAILED',
       `The script did not come to the end of its steps: ${verdict.evidence ?? verdict.cause}`,

@@ -1,3 +1,4 @@
+import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Observation } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { Session } from '../launch/session.js';
@@ -19,6 +20,11 @@ import { verify } from './verification.js';
 
 /** Chooses the configuration that a job runs with: a recorded one, else one that is searched for. */
 export class Choices {
+  /** Why the script took no batch from a search; null: it did, or none was made. */
+  undriveable: Diagnosis | null = null;
+  /** The command was started here to see what fits, and trained. */
+  sawTraining = false;
+
   constructor(
     private readonly request: WorkRequest,
     private readonly deps: WorkDeps,
@@ -68,6 +74,7 @@ export class Choices {
       const { recommendations } = await this.deps.records();
       const verified = await verify({ ...this.request, launches: this.launches }, this.deps, target, recorded, spare);
       this.#launched(verified.launches);
+      this.sawTraining ||= verified.sawTraining;
       if (verified.choice !== null) {
         const commands = withCommand(recorded.commands ?? [], target, verified.own);
         const again = { ...recorded, verified_at: new Date().toISOString(), commands };
@@ -86,7 +93,11 @@ export class Choices {
     const request = { ...this.request, launches: this.launches, journal };
     const outcome = await new Search(request, this.deps, target, 'keep', spare).run();
     this.#launched(outcome.allLaunches);
-    if (outcome.undriveable) return null;
+    this.sawTraining ||= outcome.loop !== null;
+    if (outcome.undriveable) {
+      this.undriveable = outcome.diagnosis;
+      return null;
+    }
     if (outcome.action.type !== 'found') return outcome;
     const { answer } = outcome.action;
     const beside = await target.memory.sharingNote();

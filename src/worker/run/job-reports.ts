@@ -3,7 +3,9 @@ import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Rehearsal } from '../../contract/rehearsal.js';
 import type { RunReport } from '../../contract/reports.js';
 import { type Config, shown } from '../../contract/rung.js';
+import { lastLine, lastLines } from '../last-lines.js';
 import { isEnded } from '../launch/detached.js';
+import type { Session } from '../launch/session.js';
 import { STILL_RUNNING_ADVICE } from '../launch/still-running.js';
 import { exhaustedDiagnosis } from '../search/exhausted.js';
 import { round } from '../search/report.js';
@@ -12,7 +14,7 @@ import { gotOver, unheardRefusal } from '../search/unheard.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import type { Attempt, Attempts } from './attempts.js';
-import { emptyReport, lastLines, reportOf, unseenMemory } from './run-report.js';
+import { emptyReport, reportOf, unseenMemory } from './run-report.js';
 import { isTimeUp } from './time-limit.js';
 
 /** What is reported of a job at its end. */
@@ -28,12 +30,16 @@ export class JobReports {
     private readonly attempts: Attempts,
   ) {}
 
-  /** Of a job that is not started again. `withheld`: why it is not, although that would have helped; null: not so. */
+  /**
+   * Of a job that is not started again. `withheld`: why it is not, although that would have helped; null: not so. `trainedBefore`: its
+   * command was seen to train when it was searched.
+   */
   ended(
     target: Target,
     { session, exit, diagnosis }: Attempt,
     config: Config | null,
     withheld: string | null,
+    trainedBefore: boolean,
   ): RunReport {
     const failure =
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
@@ -43,6 +49,8 @@ export class JobReports {
     const wentOn = exit.code === 0 && target.hidesProgram && session.exception?.oom === true;
     if (wentOn) this.#note(WENT_ON);
     else if (refused !== null) this.#note(session.steps > 0 ? gotOver(refused) : refused);
+    if (exit.code === 0 && trainedBefore && session.loop === null && session.steps === 0)
+      this.#note(notStartedOver(session));
     if (exit.stuck !== undefined) this.#note(`${exit.error} ${STILL_RUNNING_ADVICE}`);
     return reportOf(
       this.#frame(target, config),
@@ -95,6 +103,10 @@ export class JobReports {
     this.deps.progress({ type: 'note', text: text.trim() });
   }
 }
+
+/** A note for a job that ended well without having trained, after an earlier start of its command. */
+const notStartedOver = ({ logFile, logFrom }: Session): string =>
+  `The job ended well, but no training was seen in it${lastLine(logFile, logFrom)}. Its command was started before, to see what fits: it may not start over where what that made is still there.`;
 
 /** The exit code of a program that gives up. */
 const FAILED = 1;

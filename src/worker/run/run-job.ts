@@ -172,7 +172,8 @@ class JobRun {
     const smaller = recorded !== null && recorded.micro_batch < died ? recorded : null;
     const found = await this.#choices.measure(target, smaller, first.journal, session);
     if (found !== null) return 'action' in found ? this.#reports.withoutRun(target, found) : found;
-    return { ...this.#exhausted(target, attempt), failure: outgrown(diagnosis, first.journal.at(-1)?.micro_batch) };
+    const failure = outgrown(diagnosis, first.journal.at(-1)?.micro_batch, this.#choices.undriveable);
+    return { ...this.#exhausted(target, attempt), failure };
   }
 
   #exhausted(target: Target, attempt: Attempt): RunReport {
@@ -180,7 +181,7 @@ class JobRun {
   }
 
   #ended(target: Target, attempt: Attempt, config: Config | null): RunReport {
-    return this.#reports.ended(target, attempt, config, this.#relaunches.withheld);
+    return this.#reports.ended(target, attempt, config, this.#relaunches.withheld, this.#choices.sawTraining);
   }
 
   /** The report of a job that is not started again here; with `--requeue` what its next start needs is recorded first. */

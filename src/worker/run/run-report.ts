@@ -1,4 +1,3 @@
-import { endOfRegular } from '../../common/regular-file.js';
 import { formatBytes } from '../../common/size.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
@@ -43,19 +42,6 @@ export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null
     failure,
     ...(exit.stuck === undefined || exit.error === null ? {} : { still_running: exit.error }),
   };
-}
-
-/** The end of a log, and how many of its lines are shown. */
-const TAIL_BYTES = 8192;
-const LINES = 12;
-
-/** A log's last lines that are not blank; none if it cannot be read. */
-export function lastLines(path: string): string[] {
-  const end = endOfRegular(path, TAIL_BYTES);
-  if (end === null) return []; // it was never made, or is gone
-  const lines = end.text.split('\n').filter((line) => line.trim() !== '');
-  // The first line may have been cut.
-  return lines.slice(end.cut ? 1 : 0).slice(-LINES);
 }
 
 /** Interpreters and libraries alone may take so much. */

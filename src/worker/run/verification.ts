@@ -22,6 +22,8 @@ export interface Verification {
   /** Observations for a search that has to follow. */
   journal: Observation[];
   launches: WorkRequest['launches'];
+  /** The command came to its training loop. */
+  sawTraining: boolean;
 }
 
 /** Probes whether a record made for other words of the command holds: a learning rate does not change the memory, a width does. */
@@ -38,9 +40,10 @@ export async function verify(
   try {
     deps.signal.throwIfAborted();
     await prober.begin(rungOf(recorded), recorded.expandable_segments);
-    const own = ownOf(target, prober.facts.loop);
+    const { loop } = prober.facts;
+    const own = ownOf(target, loop);
     const first = configFrom(recorded, target.needs(own), request.options);
-    const none = { choice: null, own, journal: [], launches: prober.launches };
+    const none = { choice: null, own, journal: [], launches: prober.launches, sawTraining: loop !== null };
     if (first === null) return none;
     const observation = await prober.measure(probeOf(first, target, request.options.steps));
     deps.signal.throwIfAborted();

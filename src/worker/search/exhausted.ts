@@ -41,11 +41,12 @@ function growthDiagnosis({ why }: Extract<Action, { type: 'exhausted' }>): Diagn
   return { ...userError(`${why}.`, advice), ...found };
 }
 
-/** The verdict on a script that ran out of memory at its own batch, which cannot be set. */
-export function outgrown(seen: Diagnosis, own: number | undefined): Diagnosis {
+/** The verdict on a script that ran out of memory at its own batch, which cannot be set. `searched`: why not. */
+export function outgrown(seen: Diagnosis, own: number | undefined, searched: Diagnosis | null): Diagnosis {
   const batch = own === undefined ? '' : ` of ${own}`;
   const cause = `The script ran out of memory at its own batch${batch}, and no training step was seen at a smaller one.`;
-  return { ...seen, cause, advice: PLACEHOLDER };
+  const again = searched?.evidence ? `Started again: ${searched.evidence}\n` : '';
+  return { ...seen, cause, advice: `${again}${searched?.advice ?? PLACEHOLDER}`, cure: 'none' };
 }
 
 /** The smallest size that was tried, and the fewest bytes that it had on any rung with what it was refused; null: not known. */

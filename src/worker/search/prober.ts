@@ -23,7 +23,15 @@ import {
   withSpeed,
 } from './observe.js';
 import { mayBeOfFork, Processes } from './processes.js';
-import { neverReached, steppedByHand, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
+import {
+  endedUntrained,
+  neverReached,
+  steppedByHand,
+  trainedAtItsOwn,
+  uncut,
+  undriveable,
+  usesOwnBatch,
+} from './undriveable.js';
 import { unheardDiagnosis, unheardRefusal } from './unheard.js';
 import { keepsLossWhole, WHOLE_LOSS } from './whole-loss.js';
 import type { Measurement } from './worst-rank.js';
@@ -189,7 +197,7 @@ export class Prober {
       return this.measure(probe);
     }
     this.undriveable = verdict.class === 'ok';
-    this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
+    this.diagnosis = verdict.class === 'ok' ? endedUntrained(session) : verdict;
     if (this.#processes.mode === 'measure' && verdict.class === 'device_oom' && !probe.knob)
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
     const trainedAlone =

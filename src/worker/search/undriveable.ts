@@ -1,6 +1,8 @@
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import type { Goodbye, Loop } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
+import { lastLine } from '../last-lines.js';
+import type { Session } from '../launch/session.js';
 import { AT_MODEL } from './whole-loss.js';
 
 export const PLACEHOLDER =
@@ -15,25 +17,27 @@ const CUT_MODEL =
 const NO_CUT =
   'Give a larger --budget, or leave --amp and --checkpointing at auto, which need no cut: without a DataLoader there is none elsewhere. A smaller batch by the script’s own flag trains something else.';
 
-/** The script took no batch size from the hook. `goodbye` null: the hook gave no reason. */
-export function undriveable(goodbye: Goodbye | null, steps: number): Diagnosis {
-  if (goodbye?.reason === 'undriveable')
+/** The script took no batch size from the hook, which said why. */
+export function undriveable(goodbye: Goodbye, steps: number): Diagnosis {
+  if (goodbye.reason === 'undriveable')
     return userError(`The batch size cannot be set from outside: ${goodbye.message}.`, PLACEHOLDER);
-  if (goodbye?.reason === 'flood') {
+  if (goodbye.reason === 'flood') {
     return userError(
       'The command writes to the socket of oomtune’s hook by itself, and is not listened to any more.',
       'Look for what in the command uses OOMTUNE_HOOK_SOCKET; `--preset none` runs it without the hook.',
     );
   }
-  if (goodbye !== null) {
-    return userError(
-      'The training loop ended before it had made 2 optimizer steps at one size.',
-      `Let it run for at least ${Math.max(2, steps)} steps. ${PLACEHOLDER}`,
-    );
-  }
   return userError(
-    'The script ended, and no training with PyTorch was seen in it.',
-    `Run it alone and see that it trains. ${PLACEHOLDER}`,
+    'The training loop ended before it had made 2 optimizer steps at one size.',
+    `Let it run for at least ${Math.max(2, steps)} steps. ${PLACEHOLDER}`,
+  );
+}
+
+/** The script ended well before the hook saw a training loop. */
+export function endedUntrained({ logFile, logFrom }: Session): Diagnosis {
+  return userError(
+    `The script ended, and no training with PyTorch was seen in it${lastLine(logFile, logFrom)}`,
+    `Run it alone and see that it trains: it may not start where what an earlier run of it made is still there. ${PLACEHOLDER}`,
   );
 }
 

@@ -258,6 +258,33 @@ class Cases(CutCase):
 
         self.same(made, loss, tokens, steps=9)
 
+    def test_a_temperature_that_the_module_returns(self):
+        def loss(model, inputs):
+            text, image, scale = model(inputs[0])
+            return nn.functional.cross_entropy(scale * text @ image.t(), torch.arange(len(text)))
+
+        # Samples of different lengths: a mean over tokens weights the micro-batches differently.
+        padded = lambda: (torch.randint(1, 50, (64, 20)) * (torch.arange(20) < torch.arange(64)[:, None] % 19 + 1),)  # noqa: E731
+        self.same(Pairs, loss, padded)
+        self.same(Pairs, lambda m, x: loss(m, x) + m(x[0])[2], padded)
+
+    def test_a_value_that_was_the_same_for_all_samples_and_is_not_any_more(self):
+        scales = []
+
+        def made(figure):
+            scales[:] = [0.01, 10, 10]
+            return Bounded(figure)
+
+        growing = lambda: torch.randn(64, 8) * scales.pop(0)  # noqa: E731
+        self.refused(
+            "now depends on its samples",
+            lambda: made(nn.Identity()),
+            lambda m, x: sum(each.mean() for each in m(x)),
+            growing,
+        )
+        # A figure, which has no gradient, may change.
+        self.same(lambda: made(torch.detach), lambda m, x: m(x)[0].mean(), growing)
+
     def test_gradients_are_added_to_those_of_another_batch(self):
         def twice(model, x):
             model(*x)[1].backward()
@@ -443,6 +470,29 @@ class Text(nn.Module):
     def forward(self, i, t=None):
         logits = self.head(self.embedding(i))
         return logits, nn.functional.cross_entropy(logits.view(-1, 50), t.view(-1), ignore_index=-1)
+
+
+class Pairs(nn.Module):
+    """As CLIP and its like: an embedding of each sample from either side, and what the loss multiplies them by."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.text, self.image = nn.Embedding(50, 8, padding_idx=0), nn.Linear(8, 8), nn.Linear(8, 8)
+        self.scale = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, i):
+        mean = self.embedding(i).sum(1) / (i != 0).sum(1, keepdim=True)
+        return self.text(mean), self.image(mean), self.scale.exp()
+
+
+class Bounded(nn.Module):
+    def __init__(self, figure):
+        super().__init__()
+        self.layer, self.figure = nn.Linear(8, 8), figure
+
+    def forward(self, x):
+        y = self.layer(x)
+        return y, self.figure(y.abs().mean().clamp(min=1.0))
 
 
 class Inside(nn.Module):

@@ -29,6 +29,13 @@ class Contrast(nn.Module):
         return nn.functional.cross_entropy(found @ found.flip(0).t() * 5, torch.arange(len(x)))
 
 
+class Level(Contrast):
+    """The samples are all alike to it, as at the beginning: the loss of four is that of two and two together."""
+
+    def forward(self, x):
+        return super().forward(x / 1e9)
+
+
 class Mean(Contrast):
     def forward(self, x):
         return self.net(x).pow(2).mean()
@@ -78,6 +85,10 @@ class Looks(CutCase):
     def test_a_loss_that_compares_samples_is_refused(self):
         with self.assertRaisesRegex(Refused, "Contrast computes a loss that compares the samples of its batch"):
             self.accumulated(Contrast, look=True)
+
+    def test_it_is_seen_at_the_beginning_too_when_all_samples_are_alike(self):
+        with self.assertRaisesRegex(Refused, "Level computes a loss that compares the samples of its batch"):
+            self.accumulated(Level, look=True)
 
     def test_such_a_loss_around_one_model_is_told_where_else_to_cut(self):
         with self.assertRaisesRegex(Refused, r"Contrast .*\(with --cut model it does not\)"):

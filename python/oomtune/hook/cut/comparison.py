@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from .nearness import apart, near
-from .outputs import Concatenated, Constant, WeightedSum
+from .outputs import Concatenated, Constant, Shared, WeightedSum
 from .refusal import Mismatch, Uncuttable
 from .row_group import RowGroup
 from .row_order import RowOrder, orders
@@ -140,7 +140,8 @@ class Comparison:
         kept = self._holding(reductions.named(), entry)
         if not kept:
             raise Uncuttable(NO_MEAN)
-        return WeightedSum([reduction.name for reduction in kept])
+        names = [reduction.name for reduction in kept]
+        return Shared(names) if alike and "sum" not in names else WeightedSum(names)
 
     def _holding(self, candidates: list[Reduction], entry: Entry) -> list[Reduction]:
         parts = [self._rows[: self._half], self._rows[self._half :]]

@@ -8,7 +8,7 @@ import contextlib
 from ..watch.rng_state import RngState
 from .autocast import AutocastState
 from .gradients import Gradients, scaled
-from .outputs import Concatenated, Constant, Outputs, WeightedSum
+from .outputs import Concatenated, Constant, Outputs, Shared, WeightedSum
 from .pytree import tree_leaves, tree_with
 
 TYPE_CHECKING = False
@@ -69,7 +69,9 @@ class CutCall:
         self._heads: dict[int, Call] = {}
         self._autocast = AutocastState(torch)
         self._weights = {
-            index: reductions.first(join.names).weights([part.rows for part in parts])
+            index: [0.0] * (len(parts) - 1) + [1.0]
+            if isinstance(join, Shared)
+            else reductions.first(join.names).weights([part.rows for part in parts])
             for index, join in enumerate(plan.joins)
             if isinstance(join, WeightedSum)
         }
@@ -103,6 +105,7 @@ class CutCall:
                 self._forward_alone(outputs)
             else:
                 self._forward_and_backward(outputs, loss)
+        outputs.check()
         for index in range(self._ran[0]):
             outputs.stand_in(index, self._ran[0])
         return outputs.leaves

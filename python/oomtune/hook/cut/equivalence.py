@@ -7,7 +7,7 @@ import functools
 
 from .comparison import COARSE, FINE, NO_MEAN, Comparison, half_of
 from .constant_weights import varied
-from .outputs import Concatenated
+from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import tree_leaves
 from .redraws import Redraws
 from .reductions import Reductions, disagreement
@@ -60,15 +60,19 @@ class EquivalenceCheck:
         Raises Uncuttable."""
         rows = self._chosen_rows()
         joins = self._joins(rows)
+        differentiable, reentrant = self._ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
+        for index, (join, learns) in enumerate(zip(joins, differentiable)):
+            if isinstance(join, Shared) and not learns:
+                joins[index] = WeightedSum(join.names)  # a figure (the accuracy, say) that was the same by chance
         if not self._ranks.same([type(join).__name__ for join in joins]):
             raise Uncuttable("its outputs join in another way on another rank")
-        differentiable, reentrant = self._ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
         return joins, differentiable, reentrant
 
     def compares_samples(self) -> bool:
         """Whether the module makes a loss of its own that compares the samples. Raises Mismatch."""
-        # Two and two: such a loss may ask for two at least.
-        return self._compare(list(range(min(4, self._dims.count)))).compares_samples(self._reductions)
+        # Three and two: such a loss may ask for two at least. Not two and two: the logarithm of four, with which a contrast of four
+        # begins, is twice that of two, as if it were a sum.
+        return self._compare(list(range(min(5, self._dims.count)))).compares_samples(self._reductions)
 
     def _joins(self, rows: list[int]) -> list[Join]:
         seen = self._compare(rows)

@@ -56,6 +56,10 @@ class WeightedSum:
         self.names = names
 
 
+class Shared(WeightedSum):
+    """The weights alone make it (a learned temperature): every micro-batch returns the same, and the last one has the gradient."""
+
+
 class Constant:
     """Every micro-batch returns the same."""
 
@@ -83,6 +87,10 @@ class Outputs:
         self._width = width
         #: The output's leaves; empty until the first micro-batch was added.
         self.leaves: Leaves = []
+        #: By number of each output that is Shared: what the first micro-batch returned.
+        self._shared: dict[int, Tensor] = {}
+        #: For each further micro-batch whether it returned something else, on the device.
+        self._differ: list[Tensor] = []
 
     def add(self, leaves: Leaves, index: int) -> None:
         """Adds the leaves of one micro-batch's output."""
@@ -105,9 +113,16 @@ class Outputs:
                     raise Uncuttable("its outputs do not join along the samples")
                 join.put(target, group, leaf)
             elif isinstance(join, WeightedSum):
+                if isinstance(join, Shared):
+                    self._differ.append((leaf != self._shared.setdefault(number, leaf)).any())
                 weight = self._weights[number][index]
                 if weight:
                     self.leaves[number] = self.leaves[number] + leaf * weight
+
+    def check(self) -> None:
+        """After all micro-batches. Raises Uncuttable if what they were to share differs."""
+        if self._differ and bool(self._torch.stack(self._differ).any()):
+            raise Uncuttable("it returns a value that now depends on its samples, and did not before")
 
     def _allocated(self, leaf: Any, join: Join, shortened: int | None) -> Any:
         """Allocates the whole output after the first micro-batch, so that the others need no memory besides it."""

@@ -11,7 +11,7 @@ from ..watch.rng_state import cuda_devices
 from .buffers import Buffers, compiled
 from .equivalence import EquivalenceCheck
 from .fsdp import ShardedWeights
-from .outputs import WeightedSum
+from .outputs import Shared, WeightedSum
 from .pytree import tree_with
 from .redraws import no_cudnn
 from .reductions import disagreement
@@ -156,7 +156,7 @@ class Plan:
         differ = [
             index
             for index, join in enumerate(self.joins)
-            if isinstance(join, WeightedSum) and _differ(reductions, join.names, rows)
+            if isinstance(join, WeightedSum) and not isinstance(join, Shared) and _differ(reductions, join.names, rows)
         ]
         if not self._ranks.any(bool(differ)):
             return
