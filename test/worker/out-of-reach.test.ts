@@ -37,6 +37,14 @@ describe('a size that does not reach the script', () => {
     expect(bench.recorded.size).toBe(0);
   });
 
+  it('is not said of one that runs out of memory in the process of a larger one', async () => {
+    const bench = workbench('find-batch', [python, 'shrinks.py', '--batch', '{micro_batch}'], { budget: '60MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('found');
+    const shrunk = report.probes.filter(({ outcome }) => outcome === 'device_oom').map((probe) => probe.micro_batch);
+    expect(Math.min(...shrunk)).toBeLessThan(report.max_micro_batch as number);
+  });
+
   it.each(['find-batch', 'run'] as const)(
     'is said to be that in a loop without a DataLoader and without a model, by %s',
     async (verb) => {

@@ -198,7 +198,8 @@ export class Prober {
     }
     this.undriveable = verdict.class === 'ok';
     this.diagnosis = verdict.class === 'ok' ? endedUntrained(session) : verdict;
-    if (this.#processes.mode === 'measure' && verdict.class === 'device_oom' && !probe.knob)
+    // Only the first size of a process is that of its command.
+    if (this.#processes.mode === 'measure' && verdict.class === 'device_oom' && !probe.knob && ran.fresh)
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
     const trainedAlone =
       this.#processes.mode === 'probe' && session.loop === null
