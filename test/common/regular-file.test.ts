@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { LogFile } from '../../src/cli/log-file.js';
 import { openRegular, openRegularHandle, readRegular } from '../../src/common/regular-file.js';
 import { readExit, readSupervisor } from '../../src/runtime/records.js';
-import { lastLines } from '../../src/worker/run/run-report.js';
+import { lastLines } from '../../src/worker/last-lines.js';
 
 let dir: string;
 let path: string;

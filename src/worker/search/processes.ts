@@ -77,8 +77,10 @@ export class Processes {
   /** Begins a process: another life of the launch, or a new launch. */
   async begin(probe: Probe, first: Probe | null = probe): Promise<void> {
     const expandable = probe.expandable_segments ?? false;
+    const { renewable } = this;
     const life = await this.#renew(probe, expandable);
     if (life === null) {
+      if (renewable) this.deps.log.debug({ probe, lives: this.lives }, 'no fork of the launch suits or came: a start');
       await this.close();
       return this.open(probe.rung, expandable, first);
     }
