@@ -166,8 +166,11 @@ def first():
 });
 
 describe('a search by a flag in lives of one start', () => {
-  /** A script whose batch is a flag; `first` runs before it imports torch. */
-  function flagged(first = ''): string {
+  /** A loader whose batches cannot be set: each size takes a process of its own. */
+  const FIXED = 'batch_sampler=[list(range(asked.size))] * 20';
+
+  /** A script whose batch is a flag; `first` runs before it imports torch, `step` before each step. */
+  function flagged(first = '', loader = FIXED, step = ''): string {
     const path = join(folder, 'train.py');
     const text = `${first}
 import argparse, os
@@ -182,8 +185,8 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 8192), nn.Tanh(), nn.Linear(8192, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 data = TensorDataset(torch.randn(4096, 64), torch.randint(4, (4096,)))
-# A loader whose batches cannot be set: each size takes a process of its own.
-for x, y in DataLoader(data, batch_sampler=[list(range(asked.size))] * 20):
+for x, y in DataLoader(data, ${loader}):
+    ${step}
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
@@ -211,6 +214,20 @@ for x, y in DataLoader(data, batch_sampler=[list(range(asked.size))] * 20):
     expect(started.launches).toBeGreaterThan(2);
     const [one, other] = [forked, started].map(({ max_micro_batch: max }) => max as number) as [number, number];
     expect(Math.abs(one / other - 1)).toBeLessThan(0.03);
+  });
+
+  it('gives each size a fork where one failed at its second', async () => {
+    // The first process takes several sizes, no other does.
+    const refuse = `
+    open('pids', 'a').close()
+    pids = open('pids').read().split() or [str(os.getpid())]
+    open('pids', 'w').write(' '.join(pids))
+    if pids[0] != str(os.getpid()) and len(x) != asked.size:
+        raise ValueError('another size')`;
+    const report = await byFlag(flagged('', 'batch_size=asked.size', refuse));
+    expect(report).toMatchObject({ status: 'found', launches: 1 });
+    expect(report.notes.join(' ')).toContain('another size');
+    expect(starts()).toBe(1);
   });
 
   it('starts the command for each size where it has read its arguments before it imports torch', async () => {

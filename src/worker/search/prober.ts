@@ -160,7 +160,10 @@ export class Prober {
     // A loop shorter than the search continues in another process.
     if (goodbye?.reason === 'loop_over' && this.#processes.used > 1) return this.measure(probe);
     if (keepsLossWhole(this.target, session)) return this.#atModel(probe);
-    if (goodbye !== null && session.life > 1) return this.#inStart(probe);
+    // A second size may be the cause (an optimizer made for the first, say), so this is no verdict on the command, nor on the fork.
+    const isSecond = this.#processes.mode === 'measure' && this.#processes.used > 1;
+    if (goodbye !== null && session.life > 1)
+      return isSecond ? this.#alone(probe, goodbye.message) : this.#inStart(probe, goodbye.message);
     if (goodbye?.reason === 'uncut') {
       this.diagnosis = uncut(goodbye, this.facts.loop);
       return { ...observeDeath(probe, ran, this.diagnosis, exit), uncut: true };
@@ -190,12 +193,10 @@ export class Prober {
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
     const verdict = await diagnoseSession(session, end, this.target.kind, await this.target.memory.surroundings());
     if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
-    if (mayBeOfFork(session, verdict) || this.#refusesWhatFitted(session, verdict, probe)) return this.#inStart(probe);
-    // A second size may be the cause (an optimizer made for the first, say), so this is no verdict on the command.
-    if (verdict.class === 'user_error' && this.#processes.mode === 'measure' && this.#processes.used > 1) {
-      this.apart = verdict.evidence ?? verdict.class;
-      return this.measure(probe);
-    }
+    const evidence = verdict.evidence ?? verdict.class;
+    if (verdict.class === 'user_error' && isSecond) return this.#alone(probe, evidence);
+    if (mayBeOfFork(session, verdict) || this.#refusesWhatFitted(session, verdict, probe))
+      return this.#inStart(probe, evidence);
     this.undriveable = verdict.class === 'ok';
     this.diagnosis = verdict.class === 'ok' ? endedUntrained(session) : verdict;
     // Only the first size of a process is that of its command.
@@ -252,9 +253,16 @@ export class Prober {
     return this.measure(probe);
   }
 
+  /** Repeats the probe in a process of its own, as all that follow. */
+  #alone(probe: Probe, why: string): Promise<Observation> {
+    this.deps.log.info({ probe, why }, 'a process failed at its second size: each gets a process of its own');
+    this.apart = why;
+    return this.measure(probe);
+  }
+
   /** Repeats the probe in a start: the failure may be the fork's own. Where that fails, too, it was not, and forks may follow. */
-  async #inStart(probe: Probe): Promise<Observation> {
-    this.deps.log.info({ probe }, 'a forked process failed: the same size is measured in a new start');
+  async #inStart(probe: Probe, why: string): Promise<Observation> {
+    this.deps.log.info({ probe, why }, 'a forked process failed: the same size is measured in a new start');
     const { hook } = this.#processes;
     hook.forks = false;
     await this.close();
