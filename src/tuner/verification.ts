@@ -48,7 +48,7 @@ export function belowFilledBudget({ history, sizes }: SearchState, alive: boolea
   const { filledBudgetAt } = history;
   const last = history.all.at(-1);
   if (!alive || filledBudgetAt === null || last?.micro_batch !== filledBudgetAt) return null;
-  const size = sizes.down(filledBudgetAt <= TINY ? filledBudgetAt - 1 : nearEnoughTo(filledBudgetAt + 1));
+  const size = sizes.down(filledBudgetAt <= TINY ? filledBudgetAt - 1 : nearEnoughTo(filledBudgetAt));
   if (size === null || size <= (history.largestVerified ?? 0) || size > (history.firstSizeOf(lifeOf(last)) ?? 0))
     return null;
   return {
