@@ -55,8 +55,8 @@ class BatchFactory:
 
     @contextlib.contextmanager
     def _threads(self) -> Generator[None, None, None]:
-        """Within it torch has as many threads as where the loader makes its batches: one in a worker. More would contend with the workers,
-        and with every other process, and take many times longer."""
+        """Within it torch has as many threads as where the loader makes its batches: one in a worker. More would contend with the workers
+        and with every other process."""
         threads = self._torch.get_num_threads()
         if self._has_workers:
             self._torch.set_num_threads(1)
