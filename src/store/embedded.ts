@@ -166,7 +166,8 @@ function writeConfig(folder: string, socket: string): string {
     `pidfile ${quote(join(folder, 'redis.pid'))}`,
     'daemonize no',
     'appendonly yes',
-    'appendfsync everysec',
+    // With everysec a write that is answered may wait up to two seconds for a slow disk, and is lost with the server.
+    'appendfsync always',
     'auto-aof-rewrite-min-size 16mb',
     'save ""',
     'maxmemory 0',

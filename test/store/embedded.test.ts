@@ -57,6 +57,7 @@ test('it listens on a private unix socket only, keeps an append-only file and ne
   expect(store.url).toBe(`unix://${home}/redis/redis.sock`);
   expect(await config('port')).toBe('0');
   expect(await config('appendonly')).toBe('yes');
+  expect(await config('appendfsync')).toBe('always'); // no answer before it is on the disk
   expect(await config('maxmemory-policy')).toBe('noeviction');
   await store.close();
   const modes = (folder: string): void => {

@@ -23,8 +23,8 @@ function output({ persisted }: ReturnType<typeof workbench>): string {
 
 describe('the ladder with real processes', () => {
   it('surveys every rung in one process for the fastest, and finds its largest size', async () => {
-    const bench = workbench('find-batch', [python, 'deep.py'], {
-      budget: '80MiB',
+    const bench = workbench('find-batch', [python, 'deep.py', '32'], {
+      budget: '24MiB',
       objective: 'throughput',
       effectiveBatch: 512,
     });
@@ -79,7 +79,9 @@ describe('the ladder with real processes', () => {
   });
 
   it('runs a job to its end in the precision that was found', async () => {
-    const bench = workbench('run', [python, 'deep.py'], { budget: '80MiB', objective: 'throughput', amp: 'bf16' });
+    const bench = workbench('run', [python, 'deep.py', '32'], {
+      ...{ budget: '20MiB', objective: 'throughput', amp: 'bf16' },
+    });
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
     expect(report.config).toMatchObject({ amp: 'bf16', effective_batch: 4096 });

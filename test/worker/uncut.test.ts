@@ -10,7 +10,7 @@ function notes({ events }: ReturnType<typeof workbench>): string {
 
 describe('a batch that cannot be cut', () => {
   it('is compared whole on the rungs with objective throughput, and runs', async () => {
-    const bench = workbench('run', [python, 'mixing.py'], { objective: 'throughput', budget: '300MiB' });
+    const bench = workbench('run', [python, 'mixing.py', '32'], { objective: 'throughput', budget: '70MiB' });
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
     expect(report.config).toMatchObject({ micro_batch: 2048, accumulation: 1, effective_batch: 2048 });
