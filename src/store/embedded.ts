@@ -166,8 +166,7 @@ function writeConfig(folder: string, socket: string): string {
     `pidfile ${quote(join(folder, 'redis.pid'))}`,
     'daemonize no',
     'appendonly yes',
-    // With everysec a write that is answered may wait up to two seconds for a slow disk, and is lost with the server.
-    'appendfsync always',
+    'appendfsync everysec',
     'auto-aof-rewrite-min-size 16mb',
     'save ""',
     'maxmemory 0',

@@ -2,6 +2,7 @@ import { slopeOf } from './model.js';
 import { PIECES } from './peaks.js';
 import type { SearchState } from './search-state.js';
 import { closingSize, isCloseEnough } from './sizes.js';
+import { mayVary } from './step-peaks.js';
 
 /** Part of the upper bound that a caching allocator can make use of at most: the rest goes into rounding. */
 const USABLE = 0.993;
@@ -58,4 +59,18 @@ export function isLargestKnown(state: SearchState, size: number): boolean {
   const bound = smallestImpossible(state);
   const { hi } = state.sizes;
   return size === hi || ((hi === null || bound <= hi) && isCloseEnough(size, bound, state.sizes));
+}
+
+/**
+ * The size whose failure would end the search, where only processes that had run others have failed at it: such a process may hold more than
+ * a fresh one (a tenth of a small budget on an H100: bench/results/upstream.md). Null: there is none, or a fresh process costs a start.
+ */
+export function doubtfulFailure(state: SearchState): number | null {
+  const { history, model } = state;
+  const { all, ceiling, largestVerified } = history;
+  if (!model.grown || ceiling === null || largestVerified === null || !history.forks) return null;
+  const tried = all.filter((o) => o.micro_batch === ceiling);
+  // Where peaks vary from step to step a size that has failed once is none, however fresh the next process is.
+  if (tried.length === 0 || tried.some((o) => o.fresh) || mayVary(ceiling, all, model.budgetBytes)) return null;
+  return smallestExcluded(state) === ceiling && isLargestKnown(state, largestVerified) ? ceiling : null;
 }

@@ -81,6 +81,11 @@ export class RungHistory {
     this.hasFailedFresh = failedFresh.length > 0;
   }
 
+  /** The launch of the last probe can be forked: a fresh process costs no start. */
+  get forks(): boolean {
+    return this.all.at(-1)?.renewable === true;
+  }
+
   /** The sizes that fit, ascending. */
   get sizes(): number[] {
     return [...this.#fits.keys()].sort((a, b) => a - b);

@@ -2,7 +2,7 @@ import { lifeOf, type Probe } from '../contract/measurement.js';
 import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
-import { smallestExcluded } from './excluded.js';
+import { doubtfulFailure, smallestExcluded } from './excluded.js';
 import { MemoryModel, pointsOf } from './model.js';
 import { Parabola } from './parabola.js';
 import { type Recommendation, recommend } from './recommend.js';
@@ -72,6 +72,7 @@ export function searchRung(search: RungSearch): RungDecision {
       belowFilledBudget(state, search.alive) ??
       whole ??
       past ??
+      judgement(state) ??
       (advice?.proved ? aboveProved(state) : null) ??
       (bracketed(state) || isForetold(state) || isLong(search, state) ? null : nextSize(state));
     return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verificationProbe(search);
@@ -166,7 +167,19 @@ function aboveProved(state: SearchState): NextSize | null {
   if (model.isStretched(top) || exactLimit(state) >= closingSize(top)) return null;
   const size = sizes.down(closingSize(top));
   if (size === null || size <= top || size >= smallestExcluded(state)) return null;
-  return closing(top, size);
+  return { ...closing(top, size), fresh: history.forks };
+}
+
+/** A fresh process decides on the size whose failure is to end the search. Null: that is decided, or something else ends it. */
+function judgement(state: SearchState): NextSize | null {
+  const size = doubtfulFailure(state);
+  if (size === null) return null;
+  return {
+    size,
+    purpose: 'bound',
+    fresh: true,
+    why: 'it failed in a process that had run other sizes: a fresh one decides',
+  };
 }
 
 /**

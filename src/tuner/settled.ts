@@ -1,4 +1,4 @@
-import { isLargestKnown, smallestExcluded } from './excluded.js';
+import { doubtfulFailure, isLargestKnown, smallestExcluded } from './excluded.js';
 import { rateOf, retriesOf } from './recommend.js';
 import { exactLimit, type SearchState } from './search-state.js';
 import { closingSize, SMALL } from './sizes.js';
@@ -12,7 +12,7 @@ const FORETOLD = 0.7;
 const PIECES = 1.05;
 /** The same where segments can grow, for the line of a process that is yet to prove it: what lies in pieces is given back there. */
 const GIVEN_BACK = 1.07;
-/** Part of the speed of what is proved below which a size above it that gives back its cache in every step is not worth another process. */
+/** Part of the speed of what is proved below which a size above it that gives back its cache in every step is not worth another start. */
 const STRAINED = 0.95;
 
 /** The largest size is known, and a fresh process has shown it. */
@@ -21,17 +21,19 @@ export function settled(state: SearchState): boolean {
   const { largestVerified, top } = history;
   if (largestVerified === null) return false;
   if (largestVerified !== top && largestVerified < (model.caching ? TINY : SMALL)) return false;
-  return isLargestKnown(state, largestVerified) || isPromise(state, largestVerified) || strain(state) !== null;
+  if (isPromise(state, largestVerified) || strain(state) !== null) return true;
+  return isLargestKnown(state, largestVerified) && doubtfulFailure(state) === null;
 }
 
 /**
  * The part of its speed that the largest size loses, as it gives back its cache in every step: within 2 % of what is proved that is
- * worth no other process. Null: it loses little, or more than that may fit.
+ * worth no other start. Null: it loses little, more than that may fit, or a fork proves it.
  */
 function strain(state: SearchState): number | null {
   const { history, model } = state;
   const { top, largestVerified: proved } = history;
-  if (!model.grown || top === null || proved === null || top <= proved || top > closingSize(proved)) return null;
+  if (!model.grown || history.forks || top === null || proved === null || top <= proved || top > closingSize(proved))
+    return null;
   if (retriesOf(history, top) === 0 || !isLargestKnown(state, top)) return null;
   const lost = 1 - (rateOf(history, top) ?? 0) / (rateOf(history, proved) || Number.NaN);
   return lost > 1 - STRAINED ? lost : null;

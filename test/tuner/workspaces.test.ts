@@ -199,14 +199,22 @@ const unet = (slower: number): Job => ({
 });
 
 describe('a largest size that gives back its cache in every step, just above what is proved', () => {
-  const searched = (slower: number) =>
-    search(unet(slower), constraints({ budgetBytes: 24 * 1024 * MIB, expandable: 'possible' }));
+  const searched = (slower: number, forks = false) =>
+    search(unet(slower), constraints({ budgetBytes: 24 * 1024 * MIB, expandable: 'possible' }), false, 400, forks);
 
-  it('is worth no other process where that makes it slower, and a note names it', () => {
+  it('is worth no other start where that makes it slower, and a note names it', () => {
     const s = searched(0.15);
     const { max_micro_batch: max, notes } = found(s);
     expect([s.launches, max]).toEqual([2, 116]);
     expect(notes).toContainEqual(expect.stringMatching(/^Micro-batch 119 ran too, 1[45] % slower, as it gives back/));
+  });
+
+  it('is proved by a fork, and what is faster is recommended', () => {
+    const s = searched(0.15, true);
+    const { max_micro_batch: max, config, notes } = found(s);
+    expect([s.launches, max]).toEqual([1, 119]);
+    expect(config.micro_batch).toBeLessThan(119);
+    expect(notes.join(' ')).not.toContain('ran too');
   });
 
   it('is proved where it is as fast', () => {
