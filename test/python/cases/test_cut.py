@@ -1,6 +1,7 @@
 """The cut at the model's call: the script's loop goes its own rounds, and ends at the weights of the uncut run."""
 
 import unittest
+import weakref
 
 import torch
 from cut_case import CutCase, mean_square, net, rows, tokens
@@ -342,6 +343,40 @@ class Cases(CutCase):
         for one, other in zip(seen[:3], seen[3:]):
             self.assertLess((one - other).norm() / one.norm(), 1e-9)
 
+    @unittest.skipIf(
+        not hasattr(torch._C._autograd, "_get_current_graph_task_keep_graph"),
+        "torch before 2.1 does not tell whether a graph is kept",
+    )
+    def test_a_batch_is_free_once_its_backward_pass_is_over(self):
+        for keeps in (False, True):
+            with self.subTest(keeps=keeps):
+                model, x = net(), rows()
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                self.cut.engage(16, 64)
+                model(x).sum().backward()
+                optimizer.step()
+                self.cut.stepped()
+                x = rows()
+                batch = weakref.ref(x)
+                loss = model(x).pow(2).mean()
+                del x
+                loss.backward(retain_graph=keeps)
+                self.assertEqual(batch() is not None, keeps)
+                if keeps:
+                    loss.backward()
+                with self.assertRaisesRegex(RuntimeError, "a second time"):
+                    loss.backward()
+                optimizer.step()
+                self.cut.release()
+
+    def test_outputs_that_each_have_a_backward_pass_of_their_own(self):
+        def loss(model, x):
+            one, two = model(x)
+            one.pow(2).mean().backward()
+            return two.pow(2).mean()
+
+        self.same(TwoHeads, loss, rows)
+
     def test_second_derivatives(self):
         def penalty(model, x):
             x.requires_grad_()
@@ -483,6 +518,17 @@ class Pairs(nn.Module):
     def forward(self, i):
         mean = self.embedding(i).sum(1) / (i != 0).sum(1, keepdim=True)
         return self.text(mean), self.image(mean), self.scale.exp()
+
+
+class TwoHeads(nn.Module):
+    """Two outputs with nothing in common but the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.one(x), self.two(x)
 
 
 class Bounded(nn.Module):

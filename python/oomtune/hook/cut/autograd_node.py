@@ -52,6 +52,7 @@ def _function(torch: Torch) -> Any:
             leaves = call.forward()
             results.append(leaves)
             ctx.call = call
+            ctx.differentiable = differentiable
             ctx.set_materialize_grads(False)
             ctx.numbers = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
             ctx.count = len(leaves)
@@ -63,6 +64,17 @@ def _function(torch: Torch) -> Any:
             wanted = [None] * ctx.count
             for number, gradient in zip(ctx.numbers, gradients):
                 wanted[number] = gradient
-            return (None, None, None, *ctx.call.backward(wanted, torch.is_grad_enabled()))
+            call: CutCall | None = ctx.call
+            if call is None:
+                raise RuntimeError(
+                    "Trying to backward through the graph a second time: specify retain_graph=True where the graph is needed again."
+                )
+            found = call.backward(wanted, torch.is_grad_enabled())
+            asked = [number for number in ctx.numbers if ctx.differentiable[number]]
+            if all(wanted[number] is not None for number in asked) and not keeps_graph():
+                ctx.call = None  # the script's loss holds this node until the next one is made, and would hold the batch so long
+            return (None, None, None, *found)
 
+    # torch before 2.1 does not tell.
+    keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
     return CutCallFunction
