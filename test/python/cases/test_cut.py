@@ -1,5 +1,6 @@
 """The cut at the model's call: the script's loop goes its own rounds, and ends at the weights of the uncut run."""
 
+import gc
 import unittest
 import weakref
 
@@ -368,6 +369,25 @@ class Cases(CutCase):
                     loss.backward()
                 optimizer.step()
                 self.cut.release()
+
+    def test_no_batch_waits_for_garbage_to_be_collected(self):
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        seen = []
+        for micro in (16, 8, 4):
+            self.cut.engage(micro, 64)
+            for _ in range(2):
+                x = rows()
+                seen.append(weakref.ref(x))
+                loss = model(x).pow(2).mean()
+                loss.backward()
+                optimizer.step()
+                self.cut.stepped()
+            self.assertEqual([batch() is None for batch in seen[:-1]], [True] * (len(seen) - 1))
+            del x, loss
 
     def test_outputs_that_each_have_a_backward_pass_of_their_own(self):
         def loss(model, x):

@@ -52,8 +52,16 @@ class EquivalenceCheck:
         self._ranks = ranks
         self._sharded = sharded
         self._reductions = Reductions(torch, leaves, dims)
+
+    def redraws(self) -> Redraws:
         tolerance = FINE if self._single() else COARSE
-        self.redraws = Redraws(torch, sandbox, lambda: run(self._inputs(self._chosen_rows())), tolerance, ranks)
+        return Redraws(
+            self._torch,
+            self._sandbox,
+            lambda: self._run(self._inputs(self._chosen_rows())),
+            tolerance,
+            self._ranks,
+        )
 
     def found(self) -> tuple[list[Join], list[bool], bool]:
         """(a join for each leaf of the output, whether each requires gradients, whether reentrant checkpointing is in the graph).
@@ -203,7 +211,7 @@ class EquivalenceCheck:
                     final = isinstance(failed, Uncuttable) and not isinstance(failed, Mismatch)
                     if final or _out_of_memory(failed):
                         raise
-                    error = failed
+                    error = failed.with_traceback(None)  # whose frames hold the batch
                     self._ranks.any(True)
                     continue
                 if self._ranks.any(False):
