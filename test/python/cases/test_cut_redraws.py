@@ -18,6 +18,30 @@ class OwnGenerator(nn.Module):
         return self.layer(x + 0.1 * torch.randn(x.shape, generator=self.source, dtype=x.dtype).to(x.device))
 
 
+class Diffusion(nn.Module):
+    """A loss of its own, on noise that it draws for each sample at a time that it draws, as diffusion models train."""
+
+    def __init__(self, mixes=False):
+        super().__init__()
+        self.layer, self.mixes = nn.Linear(9, 8), mixes
+
+    def forward(self, x):
+        noise, time = torch.randn_like(x), torch.randint(0, 10, (len(x),)).to(x.dtype)[:, None] / 10
+        if self.mixes:
+            x = 0.5 * x + 0.5 * x[torch.randperm(len(x))]
+        found = self.layer(torch.cat([(1 - time) * x + time * noise, time], 1))
+        return (found - noise).pow(2).mean()
+
+
+class Masked(Diffusion):
+    """Hides parts of each sample that it draws, and returns its loss with what it made."""
+
+    def forward(self, x):
+        hidden = torch.rand(len(x), 8, dtype=x.dtype).argsort(1) < 6
+        found = self.layer(torch.cat([x.masked_fill(hidden, 0), torch.zeros_like(x[:, :1])], 1))
+        return ((found - x).pow(2) * hidden).sum() / hidden.sum(), found, hidden
+
+
 class Recurrent(nn.Module):
     def __init__(self, dropout=0.5):
         super().__init__()
@@ -96,6 +120,36 @@ class Redraws(CutCase):
 
         self.train(Goes, mean_square, lambda: torch.randn(12, 64, 8), 16, steps=1)
         self.assertIn("cudnn", self.warned)
+
+    def test_a_loss_of_the_module_on_what_it_draws_is_that_of_its_micro_batches(self):
+        for make in (Diffusion, Masked):
+            with self.subTest(make.__name__):
+                torch.manual_seed(0)
+                model, x = make(), rows()
+                kept = torch.optim.SGD(model.parameters(), lr=0.1)
+
+                def loss(part, model=model):
+                    found = model(part)
+                    return found[0] if isinstance(found, tuple) else found
+
+                self.cut.engage(16, 64)
+                count = self.cut.count
+                torch.manual_seed(5)
+                found = loss(x)
+                found.backward()
+                self.assertEqual((self.cut.count, len(kept.state)), (count + 1, 0))
+                cut = [parameter.grad.clone() for parameter in model.parameters()]
+                self.cut.release()
+                model.zero_grad()
+                torch.manual_seed(5)
+                parts = [loss(part) / 4 for part in x.split(16)]
+                self.assertLess((found - sum(parts)).abs().item(), 1e-9)
+                sum(parts).backward()
+                for one, parameter in zip(cut, model.parameters()):
+                    self.assertLess((one - parameter.grad).norm() / parameter.grad.norm(), 1e-9)
+
+    def test_a_loss_of_the_module_on_samples_that_it_mixes_is_refused(self):
+        self.refused("fewer samples|neither a mean nor a sum", lambda: Diffusion(mixes=True), lambda m, x: m(x), rows)
 
     @unittest.skipUnless(GPU, "no GPU")
     def test_gradients_on_a_gpu_are_those_of_the_numbers_that_were_drawn(self):

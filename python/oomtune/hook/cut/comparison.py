@@ -54,6 +54,15 @@ class Comparison:
         #: The order of an output's rows could not be seen.
         self.undecided = False
 
+    @property
+    def hides(self) -> bool:
+        """Whether random numbers hide what one value for all samples is made of."""
+        return self.random and any(self._is_value(whole, first, last) for whole, first, last, _ in self._entries())
+
+    def _is_value(self, whole: Any, first: Any, last: Any) -> bool:
+        shapes = {getattr(each, "shape", ()) for each in (whole, first, last)}
+        return len(shapes) == 1 and not (self._near(whole, first, 0.0) and self._near(whole, last, 0.0))
+
     def similar(self, other: Comparison) -> bool:
         """Whether the output in another mode has the same types and shapes."""
         mine, theirs = self._outputs[0], other._outputs[0]

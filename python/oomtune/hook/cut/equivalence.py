@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 
+from .alike_draws import AlikeDraws
 from .comparison import COARSE, FINE, NO_MEAN, Comparison, half_of
 from .constant_weights import varied
 from .outputs import Concatenated, Shared, WeightedSum
@@ -223,22 +224,40 @@ class EquivalenceCheck:
                     return found
                 seen = seen or found
             if seen:
-                return seen
+                return (self._alike(rows, precise, seen) if self._ranks.any(seen.hides) else None) or seen
         raise Mismatch(fails_on_fewer(error, self._sandbox, self._dims.count))
 
-    def _batches(self, rows: list[int], evaluation: bool, precise: bool) -> Comparison:
+    def _alike(self, rows: list[int], precise: bool, seen: Comparison) -> Comparison | None:
+        """The comparison where all samples draw the same random numbers; None: something draws otherwise."""
+        for evaluation in (False, True):
+            try:
+                found = self._batches(rows, evaluation, precise, AlikeDraws(self._torch, len(rows)))
+            except Exception as failed:
+                if _out_of_memory(failed):
+                    raise
+                found = None
+            if not self._ranks.any(found is None or found.random or not seen.similar(found)):
+                return found
+        return None
+
+    def _batches(self, rows: list[int], evaluation: bool, precise: bool, draws: AlikeDraws | None = None) -> Comparison:
         half = half_of(rows)
+
+        def run(chosen: list[int]) -> Tree:
+            inputs = self._inputs(chosen)
+            return self._run(inputs) if draws is None else draws.run(lambda: self._run(inputs))
+
         with self._sandbox.entered(evaluation, precise) as random, self._torch.no_grad():
-            outputs = [stateless(self._torch, self._sandbox, lambda: self._run(self._inputs(rows)), random)]
+            outputs = [stateless(self._torch, self._sandbox, lambda: run(rows), random)]
             for chosen in (rows[:half], rows[half:]):
                 random.restore()
-                outputs.append(tree_leaves(self._torch, self._run(self._inputs(chosen))))
+                outputs.append(tree_leaves(self._torch, run(chosen)))
             # This run draws other random numbers.
-            again = tree_leaves(self._torch, self._run(self._inputs(rows)))
+            again = tree_leaves(self._torch, run(rows))
 
             def changed() -> Leaves:
                 random.restore()
-                return tree_leaves(self._torch, self._run(self._inputs([*rows[:-1], rows[0]])))
+                return tree_leaves(self._torch, run([*rows[:-1], rows[0]]))
 
             # Several ranks make the same forward passes, whether one of them draws or not.
             other = changed() if self._ranks.together else None
