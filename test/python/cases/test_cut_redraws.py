@@ -42,6 +42,15 @@ class Masked(Diffusion):
         return ((found - x).pow(2) * hidden).sum() / hidden.sum(), found, hidden
 
 
+class MaskedByChance(Masked):
+    """Hides as many parts of a sample as it happens to: its loss is a mean over all of them, not over samples."""
+
+    def forward(self, x):
+        hidden = torch.rand(len(x), 8, dtype=x.dtype) < 0.4
+        found = self.layer(torch.cat([x.masked_fill(hidden, 0), torch.zeros_like(x[:, :1])], 1))
+        return ((found - x).pow(2) * hidden).sum() / hidden.sum()
+
+
 class Recurrent(nn.Module):
     def __init__(self, dropout=0.5):
         super().__init__()
@@ -149,7 +158,16 @@ class Redraws(CutCase):
                     self.assertLess((one - parameter.grad).norm() / parameter.grad.norm(), 1e-9)
 
     def test_a_loss_of_the_module_on_samples_that_it_mixes_is_refused(self):
-        self.refused("fewer samples|neither a mean nor a sum", lambda: Diffusion(mixes=True), lambda m, x: m(x), rows)
+        for seed in range(20):
+            torch.manual_seed(seed)
+            x = rows()
+            self.refused("cannot be seen", lambda: Diffusion(mixes=True), lambda m, x: m(x), lambda x=x: x)
+
+    def test_a_mean_over_as_many_parts_as_it_draws_is_refused(self):
+        for seed in range(20):
+            torch.manual_seed(seed)
+            x = rows()
+            self.refused("cannot be seen", MaskedByChance, lambda m, x: m(x), lambda x=x: x)
 
     @unittest.skipUnless(GPU, "no GPU")
     def test_gradients_on_a_gpu_are_those_of_the_numbers_that_were_drawn(self):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 
-from .alike_draws import AlikeDraws
 from .comparison import COARSE, FINE, NO_MEAN, Comparison, half_of
 from .constant_weights import varied
 from .outputs import Concatenated, Shared, WeightedSum
@@ -14,6 +13,7 @@ from .redraws import Redraws
 from .reductions import Reductions, disagreement
 from .refusal import Mismatch, Uncuttable
 from .row_group import RowGroup
+from .sample_draws import SampleDraws
 from .saved_tensors import SavedTensors
 from .state import fails_on_fewer, stateless
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from .ranks import OneRank
     from .reductions import Reduction
     from .sandbox import Sandbox
+
+
+#: Random draws for each of which an output has to join in the same way: as many tokens are masked in each sample by chance now and then.
+TURNS = 6
 
 
 class EquivalenceCheck:
@@ -224,34 +228,45 @@ class EquivalenceCheck:
                     return found
                 seen = seen or found
             if seen:
-                return (self._alike(rows, precise, seen) if self._ranks.any(seen.hides) else None) or seen
+                return (self._drawn_again(rows, precise, seen) if self._ranks.any(seen.hides) else None) or seen
         raise Mismatch(fails_on_fewer(error, self._sandbox, self._dims.count))
 
-    def _alike(self, rows: list[int], precise: bool, seen: Comparison) -> Comparison | None:
-        """The comparison where all samples draw the same random numbers; None: something draws otherwise."""
+    def _drawn_again(self, rows: list[int], precise: bool, seen: Comparison) -> Comparison | None:
+        """The comparison where each sample draws the same random numbers in all runs; None: something draws otherwise, or how the outputs join
+        depends on what is drawn (a mean over as many tokens as were masked)."""
         for evaluation in (False, True):
+            found: list[Comparison] = []
             try:
-                found = self._batches(rows, evaluation, precise, AlikeDraws(self._torch, len(rows)))
+                for turn in range(TURNS):
+                    found.append(self._batches(rows, evaluation, precise, turn))
+                joins = [[_told(join) for join in each.joins(self._reductions)] for each in found]
+                holds = all(told == joins[0] for told in joins)
             except Exception as failed:
                 if _out_of_memory(failed):
                     raise
-                found = None
-            if not self._ranks.any(found is None or found.random or not seen.similar(found)):
-                return found
+                holds = False
+            holds = holds and not any(each.random or not seen.similar(each) for each in found)
+            if not self._ranks.any(not holds):
+                return found[0]
         return None
 
-    def _batches(self, rows: list[int], evaluation: bool, precise: bool, draws: AlikeDraws | None = None) -> Comparison:
+    def _batches(self, rows: list[int], evaluation: bool, precise: bool, turn: int | None = None) -> Comparison:
+        """`turn`: each sample draws the same random numbers in all runs, and others at another turn."""
         half = half_of(rows)
+        draws = None if turn is None else SampleDraws(self._torch, len(rows))
 
-        def run(chosen: list[int]) -> Tree:
+        def run(chosen: list[int], first: int = 0) -> Tree:
             inputs = self._inputs(chosen)
-            return self._run(inputs) if draws is None else draws.run(lambda: self._run(inputs))
+            if draws is None:
+                return self._run(inputs)
+            return draws.run(lambda: self._run(inputs), first, first + len(chosen))
 
-        with self._sandbox.entered(evaluation, precise) as random, self._torch.no_grad():
+        with self._sandbox.entered(evaluation, precise) as state, self._torch.no_grad():
+            random = state if turn is None else self._sandbox.seeded(turn)
             outputs = [stateless(self._torch, self._sandbox, lambda: run(rows), random)]
-            for chosen in (rows[:half], rows[half:]):
+            for first, chosen in ((0, rows[:half]), (half, rows[half:])):
                 random.restore()
-                outputs.append(tree_leaves(self._torch, run(chosen)))
+                outputs.append(tree_leaves(self._torch, run(chosen, first)))
             # This run draws other random numbers.
             again = tree_leaves(self._torch, run(rows))
 
@@ -300,6 +315,10 @@ class EquivalenceCheck:
                 raise Uncuttable("it uses a tensor that learns and is neither an input nor a parameter of its own")
             saved.check_released()
         return differentiable + [False] * (count - len(differentiable)), reentrant
+
+
+def _told(join: Join) -> tuple[str, list[str]]:
+    return type(join).__name__, sorted(join.names) if isinstance(join, WeightedSum) else []
 
 
 def _out_of_memory(error: Exception) -> bool:

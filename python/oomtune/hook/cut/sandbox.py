@@ -32,6 +32,13 @@ class Sandbox:
     def random(self) -> RngState:
         return RngState(self._torch, self._devices)
 
+    def seeded(self, seed: int) -> RngState:
+        """To be called when it is entered: another random state, of the generators alone that are restored afterwards."""
+        self._torch.default_generator.manual_seed(seed)
+        for device in self._devices:
+            self._torch.cuda.default_generators[device].manual_seed(seed)
+        return self.random()
+
     def buffers(self) -> Snapshot:
         return Snapshot(buffer_keys(self._modules))
 
