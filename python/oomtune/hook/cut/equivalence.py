@@ -228,7 +228,9 @@ class EquivalenceCheck:
                     return found
                 seen = seen or found
             if seen:
-                return (self._drawn_again(rows, precise, seen) if self._ranks.any(seen.hides) else None) or seen
+                # (where one rank's forward pass waits for the others', none may fail by itself)
+                hidden = self._ranks.any(seen.hides) and not self._ranks.together
+                return (self._drawn_again(rows, precise, seen) if hidden else None) or seen
         raise Mismatch(fails_on_fewer(error, self._sandbox, self._dims.count))
 
     def _drawn_again(self, rows: list[int], precise: bool, seen: Comparison) -> Comparison | None:
