@@ -80,7 +80,9 @@ describe('the ladder with real processes', () => {
 
   it('runs a job to its end in the precision that was found', async () => {
     const bench = workbench('run', [python, 'deep.py', '32'], {
-      ...{ budget: '20MiB', objective: 'throughput', amp: 'bf16' },
+      budget: '20MiB',
+      objective: 'throughput',
+      amp: 'bf16',
     });
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });

@@ -61,7 +61,10 @@ class Comparison:
 
     def _is_value(self, whole: Any, first: Any, last: Any) -> bool:
         shapes = {getattr(each, "shape", ()) for each in (whole, first, last)}
-        return len(shapes) == 1 and not (self._near(whole, first, 0.0) and self._near(whole, last, 0.0))
+        return len(shapes) == 1 and not self._alike(whole, first, last)
+
+    def _alike(self, whole: Any, first: Any, last: Any) -> bool:
+        return self._near(whole, first, 0.0) and self._near(whole, last, 0.0)
 
     def similar(self, other: Comparison) -> bool:
         """Whether the output in another mode has the same types and shapes."""
@@ -101,7 +104,7 @@ class Comparison:
         if not isinstance(whole, torch.Tensor):
             if isinstance(whole, float) and not self._near(whole, first, 0.0):
                 return self._reduced(entry, reductions)
-            if not self._near(whole, first, 0.0) or not self._near(whole, last, 0.0):
+            if not self._alike(whole, first, last):
                 raise Mismatch("it returns a value that changes with its samples (%r)" % (whole,))
             return Constant()
         if not isinstance(first, torch.Tensor) or not isinstance(last, torch.Tensor) or first.dim() != whole.dim():
@@ -138,7 +141,7 @@ class Comparison:
 
     def _reduced(self, entry: Entry, reductions: Reductions) -> Join:
         whole, first, last, _ = entry
-        alike = self._near(whole, first, 0.0) and self._near(whole, last, 0.0)
+        alike = self._alike(whole, first, last)
         exact = not isinstance(whole, self._torch.Tensor) or not (whole.is_floating_point() or whole.is_complex())
         if alike and exact:
             return Constant()

@@ -237,20 +237,28 @@ class EquivalenceCheck:
         """The comparison where each sample draws the same random numbers in all runs; None: something draws otherwise, or how the outputs join
         depends on what is drawn (a mean over as many tokens as were masked)."""
         for evaluation in (False, True):
-            found: list[Comparison] = []
             try:
-                for turn in range(TURNS):
-                    found.append(self._batches(rows, evaluation, precise, turn))
-                joins = [[_told(join) for join in each.joins(self._reductions)] for each in found]
-                holds = all(told == joins[0] for told in joins)
+                found = self._in_turns(rows, evaluation, precise, seen)
             except Exception as failed:
                 if _out_of_memory(failed):
                     raise
-                holds = False
-            holds = holds and not any(each.random or not seen.similar(each) for each in found)
-            if not self._ranks.any(not holds):
-                return found[0]
+                found = None
+            if not self._ranks.any(found is None):
+                return found
         return None
+
+    def _in_turns(self, rows: list[int], evaluation: bool, precise: bool, seen: Comparison) -> Comparison | None:
+        first: Comparison | None = None
+        told: list[tuple[str, list[str]]] = []
+        for turn in range(TURNS):
+            found = self._batches(rows, evaluation, precise, turn)
+            if found.random or not seen.similar(found):
+                return None
+            joins = [_told(join) for join in found.joins(self._reductions)]
+            if first is not None and joins != told:
+                return None
+            first, told = first or found, joins
+        return first
 
     def _batches(self, rows: list[int], evaluation: bool, precise: bool, turn: int | None = None) -> Comparison:
         """`turn`: each sample draws the same random numbers in all runs, and others at another turn."""
