@@ -68,7 +68,7 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   const predicted = Math.min(near, roomy > AHEAD * top ? roomy : limit);
   if (predicted > AHEAD * top) return { size: predicted, purpose: 'bound', why };
   // The line ends here: only a library that does with less workspace could take more, and 2 per cent more tells whether it does.
-  if (model.grown && !model.bent && limit < closingSize(top)) return closing(top);
+  if (model.grown && !model.bent && limit < closingSize(top) && top < closingSize(limit)) return closing(top);
   return { size: (top + near) / 2, purpose: 'bound', why };
 }
 

@@ -91,6 +91,11 @@ export class RungHistory {
     return [...this.#fits.keys()].sort((a, b) => a - b);
   }
 
+  /** Of these those that a process began with. */
+  get begun(): number[] {
+    return this.sizes.filter((size) => this.fits(size).some((o) => o.fresh));
+  }
+
   /** The fits of one size; empty if it does not fit or was not tried. */
   fits(size: number): readonly Observation[] {
     return this.#fits.get(size) ?? [];

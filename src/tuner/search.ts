@@ -49,6 +49,8 @@ export interface RungSearch {
 export const MOST_SIZES = 8;
 /** So many times a size that fills the budget to the brim is far enough above it for a library to be refused its workspace. */
 const PAST = 1.1;
+/** A process that begins with at most so many times what the one before it proved goes on from there. */
+const SHORT = 1.2;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 export const GRADIENTS = 0.25;
 
@@ -157,17 +159,34 @@ export function floorDecision({ history, sizes, guess }: RungSearch): RungDecisi
 }
 
 /**
- * A fresh process has proved the largest size so far, and is still there: what is worth another process is only what it takes 2 per cent
- * above that. Null: it has been tried, or every byte is counted, so that the line tells better.
+ * A fresh process has proved the largest size so far, and is still there: what is worth another process is what it takes 2 per cent
+ * above that, or more where that was too little before. Null: it has been tried, or every byte is counted, so that the line tells better.
  */
 function aboveProved(state: SearchState): NextSize | null {
   const { history, model, sizes } = state;
   const { top } = history;
   if (!model.grown || model.lower === null || top === null || history.largestVerified !== top) return null;
   if (model.isStretched(top) || exactLimit(state) >= closingSize(top)) return null;
-  const size = sizes.down(closingSize(top));
-  if (size === null || size <= top || size >= smallestExcluded(state)) return null;
-  return { ...closing(top, size), fresh: history.forks };
+  const excluded = smallestExcluded(state);
+  const promised = promisedBefore(history, top);
+  const size = sizes.down(Math.max(closingSize(top), Math.min(2 * top - promised, (top + excluded) / 2)));
+  if (size === null || size <= top || size >= excluded) return null;
+  const step = closing(top, size);
+  const why = size > closingSize(top) ? `more fits than the ${promised} that were promised` : step.why;
+  return { ...step, fresh: history.forks, why };
+}
+
+/**
+ * The size from which fresh processes rose to `top` in short strides. Whatever promised it promised too little, and nobody knows by how
+ * much, so the next goes as far again above `top` as they have come since (acgan of PyTorch-GAN fits four times the promise).
+ */
+function promisedBefore({ begun }: RungHistory, top: number): number {
+  let from = top;
+  for (const [at, size] of begun.entries()) {
+    const before = begun[at - 1] ?? 0;
+    if (size > Math.max(SHORT * before, 2 * before - from)) from = size;
+  }
+  return from;
 }
 
 /** A fresh process decides on the size whose failure is to end the search. Null: that is decided, or something else ends it. */

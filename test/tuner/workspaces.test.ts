@@ -175,6 +175,44 @@ it.each([
   expect(max).toBeGreaterThanOrEqual(0.98 * largest);
 });
 
+/**
+ * acgan of PyTorch-GAN under 3 GiB of an H100: its library tries workspaces that fill the budget from a quarter of what fits on, so that no peak tells the limit.
+ */
+const hidden: Job = {
+  run: ({ micro_batch: size }) => {
+    const budget = 3072 * MIB;
+    const needed = RESIDENT + 1.96 * MIB * size;
+    if (CONTEXT + needed > budget - 24 * MIB) return { outcome: 'device_oom' };
+    const wanted = (780 + 8.6 * size) * MIB;
+    const refused = size > 280;
+    const total = Math.min(wanted, budget - 6 * MIB);
+    return {
+      outcome: 'fit',
+      step_s: 0.0002 * size,
+      flexible_workspaces: true,
+      ...(wanted > total ? { alloc_retries: 3 } : {}),
+      ...(wanted > total && !refused ? { restless: true } : {}),
+      ...(refused ? { workspaces_refused: true } : {}),
+      peaks: {
+        total_bytes: total,
+        forward_backward_bytes: refused || size < 10 ? needed : total - CONTEXT - 10 * MIB,
+        optimizer_bytes: RESIDENT,
+        reserved_bytes: total - CONTEXT,
+        resident_bytes: RESIDENT,
+      },
+    };
+  },
+};
+
+it('a limit that no peak tells is found in few processes: each rises as far again as those before it together', () => {
+  const largest = Math.floor((3072 * MIB - 24 * MIB - CONTEXT - RESIDENT) / (1.96 * MIB));
+  const s = search(hidden, constraints({ budgetBytes: 3072 * MIB, expandable: 'possible' }), false, 400, true);
+  const { max_micro_batch: max } = found(s);
+  expect(max).toBeLessThanOrEqual(largest);
+  expect(max).toBeGreaterThanOrEqual(0.975 * largest);
+  expect(s.observations.at(-1)?.life).toBeLessThanOrEqual(16);
+});
+
 /** U-Net on an H100 under 24 GiB (bench/results/search-gpu.md): 3 % more than its line promises fits, and runs slower by `slower`. */
 const unet = (slower: number): Job => ({
   run: ({ micro_batch: size }) => {
