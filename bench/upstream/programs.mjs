@@ -69,7 +69,7 @@ export const lastWords = (text, lines = 3) => text.trim().split('\n').slice(-lin
 
 /**
  * The program without oomtune's hook, under its runtime: a budget (null: none), and how much was held. Resolves with whether
- * it ran without meeting the budget, its peak, and what the watcher told; `allocator`: the setting that belongs to the answer.
+ * it ran within the budget, its peak, and what the watcher told; `allocator`: the setting that belongs to the answer.
  * Throws when it fails for anything but memory.
  */
 export async function alone(row, place, argv, { budgetBytes = null, allocator = {}, ...wanted }) {
@@ -96,8 +96,10 @@ export async function alone(row, place, argv, { budgetBytes = null, allocator = 
   rmSync(folder, { recursive: true, force: true });
   const peak = exit.ledger?.devices[0]?.peak_bytes ?? null;
   const seconds = (performance.now() - started) / 1000;
-  const one = { fit: exit.code === 0, seconds, peak, ...told(result) };
-  if (one.fit) return one;
+  // What the driver and libraries take no allocation is refused for: a process that held more than the budget did not fit it.
+  const within = budgetBytes === null || (peak ?? 0) <= budgetBytes;
+  const one = { fit: exit.code === 0 && within, seconds, peak, ...told(result) };
+  if (exit.code === 0) return one;
   if (exit.ended_by === 'timeout') throw new Error('no time left');
   if (exit.ledger?.refused > 0 || /out of memory|not enough memory|can't allocate memory/i.test(log)) return one;
   throw new Error(`exit ${exit.signal ?? exit.code}, not for memory: ${lastWords(log)}`);

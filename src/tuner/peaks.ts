@@ -66,9 +66,12 @@ export function canGiveBack(o: Observation, budgetBytes: number): boolean {
   return context + Math.max(active, optimizer ?? 0) + yetToCome(o) <= (1 - PIECES) * budgetBytes;
 }
 
-/** It fitted the steps that it was measured for, and will not fit those that follow. */
+/**
+ * It fitted the steps that it was measured for, and will not fit those that follow; or the driver and libraries took more than the budget
+ * left beside what was allocated, which no allocation could be refused for.
+ */
 export function outgrows(o: Observation, budgetBytes: number): boolean {
-  return yetToCome(o) > 0 && (lastingPeak(o) ?? 0) > budgetBytes;
+  return (lastingPeak(o) ?? 0) > budgetBytes;
 }
 
 /**

@@ -1,10 +1,11 @@
-import { lifeOf, type Probe } from '../contract/measurement.js';
+import { lifeOf, type Observation, type Probe } from '../contract/measurement.js';
 import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
 import { doubtfulFailure, smallestExcluded } from './excluded.js';
 import { MemoryModel, pointsOf } from './model.js';
 import { Parabola } from './parabola.js';
+import { yetToCome } from './peaks.js';
 import { type Recommendation, recommend } from './recommend.js';
 import type { RungHistory } from './rung-history.js';
 import { closing, exactLimit, type NextSize, type SearchState } from './search-state.js';
@@ -141,12 +142,10 @@ export function floorDecision({ history, sizes, guess }: RungSearch): RungDecisi
   if (history.ceiling !== null && history.ceiling <= sizes.lo) {
     const failure = history.smallestFailure;
     const when = failure?.phase === 'load' ? ' while the job was still loading' : '';
-    const grown = history.all.some((o) => o.outcome === 'fit');
+    const ran = history.all.find((o) => o.outcome === 'fit');
     const why = failure
       ? `micro-batch ${failure.micro_batch} ran out of memory${when}`
-      : grown
-        ? `micro-batch ${history.ceiling} fits at first, but memory grows with every step`
-        : `micro-batch ${history.ceiling} is known not to fit`;
+      : `micro-batch ${history.ceiling} ${ran ? outgrown(ran) : 'is known not to fit'}`;
     return { kind: 'closed', why, evidence: failure?.evidence ?? null };
   }
   return {
@@ -156,6 +155,12 @@ export function floorDecision({ history, sizes, guess }: RungSearch): RungDecisi
     fresh: false,
     why: 'the smallest size tells whether anything fits',
   };
+}
+
+function outgrown(o: Observation): string {
+  return yetToCome(o) > 0
+    ? 'fits at first, but memory grows with every step'
+    : 'takes more than the budget with what the driver and libraries hold';
 }
 
 /**

@@ -93,6 +93,11 @@ export const CASES: { holds: string; name: string; setting?: Setting }[] = [
     setting: { env: { FAKE_LAG: '4' } },
   },
   {
+    holds: 'sees what modules take although one of NVML’s answers came late',
+    name: 'Spike',
+    setting: { budget: 1 * GiB, env: { FAKE_CAPACITY: String(2 * GiB), FAKE_MODULE: String(64 * MiB) } },
+  },
+  {
     holds: 'doubts by when it looked, not by when it judges',
     name: 'Lag',
     setting: { env: { FAKE_LAG: '60', FAKE_NVML_SLOW: '12500' } },

@@ -18,11 +18,15 @@ bool indexOf(int device, uint32_t* out) {
 
 #define OOMTUNE_EXPORT extern "C" __attribute__((visibility("default")))
 
+/** Measured at this moment. */
 OOMTUNE_EXPORT uint64_t oomtune_live(int device) {
   uint32_t index = 0;
-  return indexOf(device, &index) ? gate().live(index) : 0;
+  if (!indexOf(device, &index)) return 0;
+  if (index != oomtune::kHostDevice) oomtune::cuda::account::measure(static_cast<int>(index));
+  return gate().live(index);
 }
 
+/** By measurements that may be some milliseconds old: cheap enough for every phase of a step. */
 OOMTUNE_EXPORT uint64_t oomtune_peak(int device) {
   uint32_t index = 0;
   if (!indexOf(device, &index)) return 0;

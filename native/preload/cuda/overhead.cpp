@@ -128,7 +128,10 @@ void measureNow(DeviceIndex deviceIndex) {
   watch.measuring.store(true);
   measureLocked(watch, deviceIndex);
   watch.measuring.store(false);
-  watch.costMicroseconds.store(microseconds() - begin, std::memory_order_relaxed);
+  // NVML waits while another process makes its context: what one measurement alone took says nothing of the next.
+  const uint64_t cost = microseconds() - begin;
+  watch.costMicroseconds.store(cost < watch.costBefore ? cost : watch.costBefore, std::memory_order_relaxed);
+  watch.costBefore = cost;
   watch.measuredAt.store(milliseconds(), std::memory_order_relaxed);
 }
 

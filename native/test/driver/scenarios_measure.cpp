@@ -42,6 +42,25 @@ void scenarioLag() {  // NVML shows freed memory for some milliseconds more
   CHECK_EQUAL(peak(), 512 * MiB);
 }
 
+void scenarioSpike() {
+  // One of NVML's answers takes 200 ms, as while another process makes its context (FAKE_NVML_SLOW): what modules take
+  // afterwards is seen at the next allocations all the same, and at once by who asks what is held.
+  begin();
+  void* module = nullptr;
+  Address address = 0;
+  CHECK_EQUAL(setenv("FAKE_NVML_SLOW", "100000", 1), 0);
+  usleep(60000);  // the last figure is old enough to be asked for anew
+  CHECK_EQUAL(allocate(&address, 2 * MiB), 0);
+  CHECK_EQUAL(unsetenv("FAKE_NVML_SLOW"), 0);
+  CHECK_EQUAL((call<Result(void**, const void*)>("cuModuleLoadData", &module, nullptr)), 0);
+  usleep(400000);
+  CHECK_EQUAL(allocate(&address, 2 * MiB), 0);
+  CHECK_EQUAL(overhead(), 164 * MiB);
+  CHECK_EQUAL((call<Result(void**, const void*)>("cuModuleLoadData", &module, nullptr)), 0);
+  CHECK_EQUAL((find<uint64_t(int)>("oomtune_live")(0)), 232 * MiB);
+  CHECK_EQUAL((find<uint64_t(int)>("oomtune_peak")(0)), 232 * MiB);
+}
+
 void scenarioGrowsAtEnd() {  // the last thing that happens takes 64 MiB: the ledger knows after the end
   begin();
   void* module = nullptr;

@@ -87,6 +87,9 @@ class Refusing:
     def reset(self):
         pass
 
+    def measure(self):
+        pass
+
     def peaks(self):
         return (None, None, None)
 

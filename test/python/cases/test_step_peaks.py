@@ -8,6 +8,25 @@ from support import PATH
 sys.path[:0] = PATH.split(":")
 
 from oomtune.hook.probe.step_peaks import StepPeaks
+from oomtune.hook.probe.step_phases import StepPhases
+
+
+class LateKernels:
+    """Stands in for a GPU's memory on which kernels were loaded since the driver was last asked."""
+
+    held = 700
+
+    def measure(self):
+        self.held = 790
+
+    def reset(self):
+        pass
+
+    def live(self):
+        return 600
+
+    def peaks(self):
+        return self.held, 600, 640
 
 
 def seen(*peaks, least=()):
@@ -46,6 +65,12 @@ class StepPeaksTest(unittest.TestCase):
             result.step_done()
         self.assertIsNone(result.spread())
         self.assertIsNone(result.excess())
+
+    def test_count_what_kernels_took_since_the_driver_was_last_asked(self):
+        phases = StepPhases(LateKernels())
+        phases.step_starts()
+        phases.step_ends()
+        self.assertEqual(phases.peaks()["total_bytes"], 790)
 
 
 if __name__ == "__main__":

@@ -147,6 +147,8 @@ class FirstSteps:
         self._steps += 1
         if self._memory is None:
             self._begin()
+        if self._memory is not None and self._steps in MARKS:
+            self._memory.measure()
         self._peaks_of(OPTIMIZER)
         if self._memory is None or self._allocator is None:
             return

@@ -72,6 +72,7 @@ class StepPhases:
         self._steps.see(allocated)
 
     def peaks(self) -> Peaks:
+        self._memory.measure()
         self._book()
         return {
             "total_bytes": self.total,

@@ -96,6 +96,9 @@ class Uncached:
     def reserved(self) -> None:
         return None
 
+    def measure(self) -> None:
+        """Nothing is held but what is counted."""
+
     def failures(self) -> int:
         """Refused allocations so far: if they grow, the script may have caught an out-of-memory error."""
         return self.ledger.refused()
@@ -163,6 +166,10 @@ class CudaMemory:
     def live(self) -> int | None:
         allocated = self._stats().get("allocated_bytes")
         return allocated["all"]["current"] if allocated else None
+
+    def measure(self) -> None:
+        """What kernels and libraries have taken by now counts for the peak, too: the driver is asked, not its last answer."""
+        self.ledger.live()
 
     def retries(self) -> int:
         return int(self._stats().get("num_alloc_retries", 0))
