@@ -41,14 +41,15 @@ function sizeToVerify(state: SearchState): number {
 }
 
 /**
- * A fresh process was full to the brim at what was to be the largest: a size that is near enough to it, and leaves its allocator
+ * A fresh process was full to the brim at what was to be the largest, and may last there all the same: a size that is near enough to it, and leaves its allocator
  * room, is proved in that same process, which took more. Null: no such process is alive.
  */
 export function belowFilledBudget({ history, sizes }: SearchState, alive: boolean): NextSize | null {
   const { filledBudgetAt } = history;
   const last = history.all.at(-1);
   if (!alive || filledBudgetAt === null || last?.micro_batch !== filledBudgetAt) return null;
-  const size = sizes.down(filledBudgetAt <= TINY ? filledBudgetAt - 1 : nearEnoughTo(filledBudgetAt));
+  const near = nearEnoughTo(filledBudgetAt < SMALL ? filledBudgetAt : filledBudgetAt + 1);
+  const size = sizes.down(filledBudgetAt <= TINY ? filledBudgetAt - 1 : near);
   if (size === null || size <= (history.largestVerified ?? 0) || size > (history.firstSizeOf(lifeOf(last)) ?? 0))
     return null;
   return {

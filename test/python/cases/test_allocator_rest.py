@@ -208,6 +208,21 @@ class Varying(unittest.TestCase):
         result = run(TEXTS.replace("1 + n % 40", "40"), "probe", [probe(4, vary=True)])
         self.assertEqual((result.status, result.output), (0, "4 40\n" * 3), result.errors)
 
+    def test_a_step_that_ends_a_pass_has_what_is_left_of_the_data(self):
+        texts = TEXTS.replace("1 + n % 40", "40").replace("range(400)", "range(36)")
+        result = run(texts, "probe", [probe(14, vary=True), {"t": "more", "steps": 4}])
+        self.assertEqual((result.status, result.output), (0, ("14 40\n" * 2 + "8 40\n") * 2 + "14 40\n"), result.errors)
+        first, all_of_them = result.of("measured")
+        self.assertEqual((first["steps"], len(first["step_s"])), (3, 2))
+        self.assertEqual((all_of_them["steps"], len(all_of_them["step_s"])), (7, 5))
+        # Not where no more than their speed is asked for, and not where the script's own batches leave nothing or leave it out.
+        for text, asked in (
+            (texts, probe(14)),
+            (texts.replace("range(36)", "range(40)"), probe(14, vary=True)),
+            (texts.replace("batch_size=8", "batch_size=8, drop_last=True"), probe(14, vary=True)),
+        ):
+            self.assertEqual(run(text, "probe", [asked]).output, "14 40\n" * 3)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -293,6 +293,11 @@ class BatchFactories:
         """Samples differ in length: training also sees shorter batches than those of the longest."""
         return any(factory.variable_length for factory in self._by_loader.values())
 
+    @property
+    def alone(self) -> bool:
+        """One loader gives the loop all of its batches."""
+        return len(self._by_loader) == 1
+
     def batch(self, iterator: LoaderIterator, size: int, turn: int | None = None, part: float = 1.0) -> Any:
         """A batch of the longest samples; with `turn`, of those that a shuffled loader might give at that step, or of the
         longest that have at most this part of the data of the very longest."""

@@ -39,6 +39,10 @@ class Measurement:
         self._vary = vary
         self.wanted = 2 * steps if vary else steps
         self.skip = skip
+        #: This step has the smaller batch that a pass ends with.
+        self.ends_pass = False
+        #: Whether the seconds of each step count.
+        self._timed: list[bool] = []
         self.phases = phases or StepPhases(memory)
         self.seconds: list[float] = []
         self._allocator = AllocatorHistory(memory)
@@ -54,19 +58,27 @@ class Measurement:
     def step_done(self) -> None:
         self._memory.synchronize()
         now = time.perf_counter()
-        self.phases.step_ends(least=self.varied_step() is not None)
+        smaller = self.ends_pass or self.varied_step() is not None
+        self.phases.step_ends(least=smaller)
         if self._clock is not None:
             self.seconds.append(now - self._clock)
+            self._timed.append(not smaller)
+        self.ends_pass = False
         self._clock = now
         self._allocator.step_done()
         if self.skip > 0:
             self.skip -= 1
-            self.seconds = []
+            self.seconds, self._timed = [], []
             self.phases.clear()
             self._allocator.clear()
         elif self._retries is None:
             # The first step may retry while the cache fills; later steps are the steady state.
             self._retries = self._memory.retries()
+
+    @property
+    def varies(self) -> bool:
+        """Every other step has other samples than the longest."""
+        return self._vary
 
     @property
     def steps(self) -> int:
@@ -99,8 +111,8 @@ class Measurement:
         return True
 
     def costs(self) -> Costs:
-        # Steps on shorter samples are faster: they do not count.
-        timed = self.seconds[::2] if self._vary else self.seconds
+        # Steps on shorter samples, and on fewer, are faster: they do not count.
+        timed = [seconds for seconds, counts in zip(self.seconds, self._timed) if counts]
         return {
             **self.phases.peaks(),
             **self._breakdown.figures(),

@@ -8,6 +8,7 @@ import math
 from ..apply.gradient_accumulator import MicroBatch
 from ..apply.knobs import RungKnobs
 from ..watch.growing_variables import GrowingVariables
+from ..watch.loader import last_batch
 from .breakdown import MemoryBreakdown
 from .measurement import Measurement
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..instrumentation import Instrumentation
     from ..messages import Measured
-    from ..types import Memory, Message
+    from ..types import Loader, Memory, Message
 
 
 #: Steps after which a long probe takes a snapshot of the script's variables.
@@ -107,10 +108,25 @@ class Probe:
         self._failures = self.memory.failures()
         self._looked = None
         # Changing lengths matter to a caching allocator, and where a micro-batch has more samples if they are short.
-        fragments = request.vary and self.memory.reserved() is not None
-        vary = variable_length and (fragments or self.counts_tokens)
+        vary = variable_length and (self.fragments or self.counts_tokens)
         self.measurement = Measurement(self.memory, self.breakdown(), request.steps, skip, vary=vary)
         self.set_group()
+
+    @property
+    def fragments(self) -> bool:
+        """Batches of several sizes leave a caching allocator's memory in pieces, which is to be seen."""
+        return self.request is not None and self.request.vary and self.memory.reserved() is not None
+
+    def last_rows(self, loader: Loader) -> int | None:
+        """The samples of this step's batch if it ends a pass over the data, which leaves fewer for it; else None."""
+        measurement = self.current
+        if not self.fragments or self.batches_per_step * self.parts > 1 or measurement.skip or measurement.varies:
+            return None
+        rest = last_batch(loader, self.size)
+        if rest is None or (measurement.steps + 1) % rest[1]:
+            return None
+        measurement.ends_pass = True
+        return rest[0]
 
     def breakdown(self) -> MemoryBreakdown:
         return MemoryBreakdown(

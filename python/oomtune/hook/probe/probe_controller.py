@@ -351,6 +351,8 @@ class ProbeController:
             others = own_batch(iterator.loader)
             if ours and others:
                 size = max(1, round(size * others / ours))
+        elif not self._prefetching and self._factories.alone:
+            size = self.probe.last_rows(iterator.loader) or size
         batch = self._factories.batch(iterator, size, turn, part)
         self._instrumentation.cut.note_batch_rows(size)
         if leading:

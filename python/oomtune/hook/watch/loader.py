@@ -138,6 +138,16 @@ def drawn_count(loader: Loader) -> int | None:
         return None
 
 
+def last_batch(loader: Loader, size: int) -> tuple[int, int] | None:
+    """The samples of the last batch of each pass if batches have `size` samples, and the batches of a pass. None: it is as large as
+    the others, as it is with the loader's own size, or not known."""
+    batches, drawn, own = _batch_sampler(loader), drawn_count(loader), own_batch(loader)
+    if drawn is None or not own or drawn % own == 0 or getattr(batches, "drop_last", True):
+        return None
+    whole, rest = divmod(drawn, size)
+    return (rest, whole + 1) if whole and rest else None
+
+
 def _batch_sampler(loader: Loader) -> Any:
     """What draws the samples of each batch; None: the data set does. It may be in the place of a sampler of single samples, for data
     sets that are asked for many at once."""
