@@ -24,8 +24,8 @@ struct DeviceWatch {
   std::atomic<uint64_t> measuredAt{0};
   std::atomic<uint64_t> costMicroseconds{1000};  // of the cheaper of the last two measurements
   uint64_t costBefore = 1000;                    // of the last one
-  std::atomic<uint64_t> freedAt{0};  // milliseconds; 0: nothing was
-  uint64_t doubtSince = 0;           // milliseconds; 0: no doubt
+  std::atomic<uint64_t> freedAt{0};              // milliseconds; 0: nothing was
+  uint64_t doubtSince = 0;                       // milliseconds; 0: no doubt
   std::atomic<uint64_t> importedSeen{0};
   int importsUnseen = 0;  // imports so far that did not show in our figure
 };
