@@ -9,6 +9,9 @@ import { ALIKE } from './report.mjs';
 const MIB = 1024 ** 2;
 const SEARCH_STEPS = 3;
 const HELD_STEPS = 10;
+/** What gives back its cache lasts for so many steps or not at all; so many seconds are enough to see it. */
+const LASTING_STEPS = 200;
+const LASTING_SECONDS = 60;
 /** Optimizer steps whose weights are compared. */
 const COMPARED_STEPS = 6;
 /** The part of the peak of the program as it stands that is its budget when it is to be cut; more where nothing fits that, less where all does. */
@@ -88,7 +91,7 @@ export const PARTS = {
     };
   },
 
-  /** Whether what was found holds in a fresh process and 2 % more (two samples at least) does not; the largest, if not. */
+  /** Whether what was found holds in a fresh process and 2 % more (two samples at least) does not; the largest, if not. One that gives back its cache has to last. */
   async truth(row, place, known) {
     const { found, allocator = {} } = known.search ?? {};
     if (!found || row.truth === false) return null;
@@ -97,12 +100,18 @@ export const PARTS = {
     const fits = async (size) => {
       const { argv, batch } = sized(row, place, size);
       // A constant is not made for the rest of the data, which is no whole batch.
-      const whole = row.constant ? Math.floor((known.search.samples ?? Number.POSITIVE_INFINITY) / size) : HELD_STEPS;
-      const steps = Math.min(HELD_STEPS, whole);
-      const one = await alone(row, place, argv, { steps, batch, budgetBytes, allocator });
-      const { fit, peak, steps: made = null, retries = null, refused = null, step_s = null } = one;
-      trials.push({ size, fit, peak, steps: made, retries, refused, step_s });
-      return one.fit;
+      const samples = known.search.samples ?? Number.POSITIVE_INFINITY;
+      const whole = row.constant ? Math.floor(samples / size) : Number.POSITIVE_INFINITY;
+      const lasts = async (steps) => {
+        const one = await alone(row, place, argv, { steps: Math.min(steps, whole), batch, budgetBytes, allocator });
+        const { fit, peak, steps: made = null, retries = null, refused = null, step_s = null } = one;
+        trials.push({ size, fit, peak, steps: made, retries, refused, step_s });
+        return one;
+      };
+      const one = await lasts(HELD_STEPS);
+      if (!one.fit || !(one.retries || one.refused) || one.steps < HELD_STEPS) return one.fit;
+      const steps = Math.min(LASTING_STEPS, Math.floor(LASTING_SECONDS / one.step_s));
+      return steps <= HELD_STEPS || (await lasts(steps)).fit;
     };
     const holds = await fits(found);
     const above = closingSize(found);

@@ -238,6 +238,7 @@ class Hook:
             "growing_variable": None,
             "waited_for_loader": False,
             "without_optimizer": False,
+            "end_loop": None,
         }
 
     def goodbye(self, reason: str, message: str) -> None:

@@ -165,7 +165,11 @@ class Instrumentation:
             "growing_variable": self.telemetry.growing_variable,
             "waited_for_loader": self.hook.waited_for_loader,
             "without_optimizer": not self.optimizers.exist(),
+            "end_loop": self.hook.report_loop_end if self.hook.controlled and self._is_past_end() else None,
         }
+
+    def _is_past_end(self) -> bool:
+        return isinstance(self.controller, ProbeController) and self.controller.past_end
 
     def apply_rung(self) -> None:
         settings = self.hook.settings

@@ -404,6 +404,28 @@ for x, y in DataLoader(Rows(), batch_size=8, num_workers=%d):
         self.assertEqual(result.one("goodbye")["reason"], "loop_over")
         self.assertNotIn("epilogue", self.seen)
 
+    def test_a_script_that_counts_its_batches_has_come_to_its_end(self):
+        # As timm's train.py does: past a pass over its data it divides by nothing.
+        counting = (
+            "loader = DataLoader(data, batch_size=8)\n"
+            "every = 1\n"
+            "for number, (x, y) in enumerate(loader):\n"
+            "    if number >= len(loader): every = 0\n"
+            "    assert number % every == 0\n"
+            "    work(x, y)\n"
+        )
+        self.drive("note('length', len(DataLoader(data, batch_size=8)))\n", [])
+        length = int(self.seen[0].split()[1])
+        result = self.drive(counting, [probe(3), probe(5, steps=length)])
+        self.assertEqual([(m["micro_batch"], m["steps"]) for m in result.of("measured")], [(3, 3)])
+        self.assertEqual((result.of("exception"), result.one("goodbye")["reason"]), ([], "loop_over"))
+        self.assertIn("ZeroDivisionError", result.errors)
+        result = self.drive(counting, [probe(3, steps=length + 4)])
+        self.assertEqual([(m["steps"], m["short"]) for m in result.of("measured")], [(length, True)])
+        # Before that end an error is the script's own.
+        result = self.drive(counting.replace(">= len(loader)", ">= 2"), [probe(3, steps=4)])
+        self.assertEqual([message["class"] for message in result.of("exception")], ["ZeroDivisionError"])
+
     def test_a_thread_that_fetches_ahead(self):
         result = self.drive(
             "import queue, threading\n"

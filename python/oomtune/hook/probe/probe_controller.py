@@ -62,6 +62,8 @@ class ProbeController:
         self._prefetching = False
         #: The script's variables that hold its loader's batch size, if they are set with it.
         self._variables: BatchSizeVariables | None = None
+        #: The loop has been given more batches than a pass over its loader has.
+        self.past_end = False
         self._reach = Reach(instrumentation.torch, instrumentation.cut.calls)
         self._call_resizer = CallResizer(instrumentation, self)
         self._call_resizer.watch()
@@ -309,6 +311,7 @@ class ProbeController:
 
     def _batch_requested(self, iterator: LoaderIterator) -> None:
         self._iterations.batch_requested()
+        self.past_end = iterator.past_end
         self._requesting_thread = threading.get_ident()
         if not self._leading.batch_requested(iterator.loader):
             return

@@ -56,6 +56,8 @@ class ExceptionReporter:
             text = "".join(traceback.format_exception(kind, error, trace))
             oom = is_oom(error, state["refused"])
             handled = None if oom else oom_being_handled(error, trace)
+            if not oom and handled is None and state["end_loop"] is not None:
+                return state["end_loop"]()
             if handled is not None:
                 oom, kind, error, trace = True, type(handled), handled, handled.__traceback__
             message: Raised = {

@@ -37,11 +37,13 @@ class LoaderIterator:
         self.begun = False
         #: The real iterator has ended.
         self.finished = False
+        self._given = 0
 
     def __iter__(self) -> Any:
         return self
 
     def __next__(self) -> Any:
+        self._given += 1
         if self.begun and self._controller.keeps_own_batches(self):
             return self.next_real()
         if self._controller.supplies(self):
@@ -50,6 +52,14 @@ class LoaderIterator:
 
     def __len__(self) -> int:
         return len(self.loader)
+
+    @property
+    def past_end(self) -> bool:
+        """The loop has had more batches from it than a pass over its loader has."""
+        try:
+            return self._given > len(self.loader)
+        except (TypeError, NotImplementedError):
+            return False
 
     def real(self) -> Iterator[Any]:
         if self._real is None:
