@@ -53,8 +53,12 @@ const linesOf = (file) =>
 export function recorded(file) {
   const rows = new Map();
   for (const { row, part, value } of linesOf(file)) {
+    const before = rows.get(row);
     const measured = /^no time left/.test(value?.failed ?? '') ? {} : { [part]: value };
-    rows.set(row, { ...rows.get(row), ...measured });
+    // How far two runs of the program itself are apart is kept where only one was made since.
+    if (part === 'alone' && value?.apart === null && before?.alone)
+      measured.alone = { ...value, apart: before.alone.apart ?? null, same: before.alone.same ?? null };
+    rows.set(row, { ...before, ...measured });
   }
   return rows;
 }
@@ -179,7 +183,7 @@ const ON_CPU =
 
 /** How the rows of the GPU were measured. */
 const ON_GPU =
-  ' Searches and fresh processes of 2026-11-25 on an H100, twelve at a time on the one GPU, the rest on an H200, nine and six at a time, so that × compares seconds of two loads and two cards: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 12 --minutes 8.9 --row-minutes 4 --parts search,truth --once`. Rows of 2026-11-26 on both, three to seven at a time, but those of pytorch/examples, minGPT, nanoGPT, timm, U-Net, PyTorch-GAN, the tutorials and PyG, which ran ten at a time on an H100, since a script that asks whether there is a GPU is forked (`--together 10 --minutes 8.6 --row-minutes 4 --parts search,truth --once`); those of transformers, accelerate and TRL with transformers 5.17.0, datasets 5.2.0 and TRL 1.16.0, where run_glue and run_glue_no_trainer (of 4.57.5) end by themselves: that transformers takes no numbers for the keys of `label2id`. What does not hold was at the brim: an allocator that gave back its cache in each of the ten to forty steps that proved it (PyTorch-GAN wgan, cgan and aae; the fresh process also gets the smaller batch that is left at the end of their 60,000 pictures, and failed in its 9th, 8th and 2nd step), and XLA, whose autotuner takes other kernels in each process. vae, under 1 GiB: of its processes at one size few take 75 to 95 MiB less than all others (912 where 1,008 is usual), and a search that proves its answer in such a one answers too much: 11,144 once, 9,905 since, which holds. Not explained.';
+  ' Searches and fresh processes of 2026-11-25 on an H100, twelve at a time on the one GPU, the rest on an H200, nine and six at a time, so that × compares seconds of two loads and two cards: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 12 --minutes 8.9 --row-minutes 4 --parts search,truth --once`. Rows of 2026-11-26 on both, three to seven at a time, but those of pytorch/examples, minGPT, nanoGPT, timm, U-Net, PyTorch-GAN, the tutorials and PyG, which ran ten at a time on an H100, since a script that asks whether there is a GPU is forked (`--together 10 --minutes 8.6 --row-minutes 4 --parts search,truth --once`); those of transformers, accelerate and TRL with transformers 5.17.0, datasets 5.2.0 and TRL 1.16.0, where run_glue and run_glue_no_trainer (of 4.57.5) end by themselves: that transformers takes no numbers for the keys of `label2id`. Rows of 2026-11-27 on an H100, eight, three and five at a time (`--together 3 --minutes 8 --row-minutes 4 --parts alone,search,truth --once`; those of eight and five without `alone`, so that × compares two loads there); what gives back its cache had to last up to 200 steps or a minute in those of five (nanoGPT: 330 ran for ten steps and failed in the 14th), for ten in the others. Until then NVML answered now and then so late that a process did not see up to 95 MiB of its kernels for seconds: sizes were proved then that do not hold (vae, 10,332), and failed that do. What does not hold was measured before, or is of XLA, whose autotuner takes other kernels in each process.';
 
 /** What is no program as it stands, or ran with packages of its own. */
 function besideOf(measured, lines) {
