@@ -9,7 +9,7 @@ import { closingSize, SMALL } from './sizes.js';
 
 /** The peak may bend, however little a sample seems to cost: far below the limit a stride is at most this many times the size. */
 const STRIDE = 48;
-/** The same where the peak rises faster and faster (with the square of the size, say). */
+/** The same where the peak rises faster and faster (with the square of the size, say), or fell as libraries did with less. */
 const BENT_STRIDE = 3;
 /** From this part of the predicted limit on one stride may go all the way up; below, one to a third of it comes first. */
 const FAR = 0.2;
@@ -76,7 +76,7 @@ function climb(state: SearchState, top: number, excluded: number): NextSize {
   const bounded = spansPhases(model);
   if (perLaunch && !bounded) return climbByLaunches(state, top, limit);
   if (top < FAR * limit) {
-    const size = Math.min(limit / 3, (model.bent ? BENT_STRIDE : STRIDE) * top);
+    const size = Math.min(limit / 3, (model.bent || model.elastic ? BENT_STRIDE : STRIDE) * top);
     return { size, purpose: 'climb', why: `up to a third of the predicted limit, ${say(limit)}` };
   }
   if (top < NEAR * limit && (!bounded || (model.bent && !perLaunch))) {

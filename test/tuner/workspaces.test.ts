@@ -213,6 +213,42 @@ it('a limit that no peak tells is found in few processes: each rises as far agai
   expect(s.observations.at(-1)?.life).toBeLessThanOrEqual(16);
 });
 
+/** timm's ResNet-18 under 8 GiB of an H100: 179 samples take less than 175, as a library has less workspace for them. */
+const falls: Job = {
+  run: ({ micro_batch: size }) => {
+    const budget = 8192 * MIB;
+    const needed = (3090 + 15.7 * size) * MIB;
+    if (needed > budget) return { outcome: 'device_oom' };
+    const full = size > 177;
+    const total = full ? needed + 770 * MIB : (3070 + 28.6 * size) * MIB;
+    const tight = total > 0.97 * budget;
+    return {
+      outcome: 'fit',
+      step_s: 0.0005 * size,
+      flexible_workspaces: true,
+      ...(tight ? { alloc_retries: 3 } : {}),
+      ...(full ? { workspaces_refused: true } : {}),
+      peaks: {
+        total_bytes: Math.min(total, budget - 6 * MIB),
+        forward_backward_bytes: Math.min(total, budget) - CONTEXT - 100 * MIB,
+        optimizer_bytes: RESIDENT,
+        reserved_bytes: Math.min(total, budget - 6 * MIB) - CONTEXT,
+        resident_bytes: RESIDENT,
+      },
+    };
+  },
+};
+
+it('a peak that falls, as a library does with less, foretells no size that is many times as large', () => {
+  const s = search(falls, constraints({ budgetBytes: 8192 * MIB, expandable: 'possible' }), false, 400, true);
+  const { max_micro_batch: max } = found(s);
+  const largest = Math.floor((8192 - 3090) / 15.7);
+  expect(max).toBeLessThanOrEqual(largest);
+  expect(max).toBeGreaterThanOrEqual(0.975 * largest);
+  const fallen = s.probes.findIndex((one) => one.micro_batch > 177);
+  expect(Math.max(...s.probes.slice(fallen).map((one) => one.micro_batch))).toBeLessThanOrEqual(3 * 190);
+});
+
 /** U-Net on an H100 under 24 GiB (bench/results/search-gpu.md): 3 % more than its line promises fits, and runs slower by `slower`. */
 const unet = (slower: number): Job => ({
   run: ({ micro_batch: size }) => {
