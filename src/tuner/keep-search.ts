@@ -22,6 +22,8 @@ const WORTH_A_LAUNCH = 1.5;
  * that part of the budget at once. Where it runs out of memory all the same, its process ends, and the sizes between would take another.
  */
 const WORSE = { steeper: 4, jump: 0.3 };
+/** So many times the peak of the first size is that of the second at least, where the line through both is believed to end near by. */
+const BARELY = 1.02;
 /** Part of what lies between headroom and budget up to which a size is measured, to see whether it leaves the headroom after all. */
 const BENEFIT = { caching: 0.5, counted: 0.125 };
 
@@ -130,7 +132,7 @@ function nextToKeep(search: RungSearch, view: View): number | null {
       return Math.max(up, choices.down(Math.min(halfway, STRIDE * top, most)) ?? up);
     }
   }
-  if (up !== null && up < excluded && search.alive && mayFit(model, up, view.limit)) return up;
+  if (up !== null && up < excluded && search.alive && (mayFit(model, up, view.limit) || isNoLine(model, up))) return up;
   const wanted = largestWithHeadroom(view.choice, view.limit, history.sizes, view.good);
   return wanted !== null && wanted > (view.best ?? 0) && history.fits(wanted).length === 0 ? wanted : null;
 }
@@ -158,6 +160,16 @@ function mayFit({ points, bent }: MemoryModel, size: number, limit: number): boo
   if (!first || !middle || !last || !bent) return false;
   const slope = (middle.active - first.active) / (middle.microBatch - first.microBatch);
   return slope > 0 && last.total + slope * (size - last.microBatch) <= limit;
+}
+
+/**
+ * Two sizes alone, of which the second takes next to nothing more: what a second sample takes once (libraries' buffers) would foretell that hardly a third fits,
+ * and thousands of pairs train many times as slowly. The next is measured if the line has it within the budget.
+ */
+function isNoLine(model: MemoryModel, size: number): boolean {
+  const [first, last, more] = model.points;
+  if (!first || !last || more || last.total >= BARELY * first.total) return false;
+  return (model.peakAt(size) ?? Number.POSITIVE_INFINITY) <= model.budgetBytes;
 }
 
 /** Whether the size leaves so much free that a fresh process fits it too. */

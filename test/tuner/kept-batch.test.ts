@@ -4,7 +4,7 @@ import type { Probe } from '../../src/contract/measurement.js';
 import { divisors } from '../../src/tuner/index.js';
 import { BUDGET, jobOf, rough, type Shape, smooth } from './generated.js';
 import { gpuJob } from './gpu.js';
-import { constraints, found, GIB, MIB, search } from './machine.js';
+import { constraints, found, GIB, type Job, MIB, search } from './machine.js';
 import { networks } from './networks.js';
 
 const HEADROOM = 3;
@@ -94,6 +94,25 @@ describe('a job whose own batch does not fit', () => {
     };
     const s = kept(step, 1024);
     expect(found(s).config).toMatchObject({ micro_batch: 256 });
+    expect(s.launches).toBe(2);
+  });
+
+  it('is not cut into pairs of samples where the second sample alone takes anything', () => {
+    // A VAE on the CPU device under 125 MiB: its loss over the whole batch takes 123, and a second sample 0.5 once.
+    const vae: Job = {
+      run: ({ micro_batch: size }) => {
+        const total = Math.max(size === 1 ? 123 : 123.5, 80 + size * 0.055) * MIB;
+        if (total > 125 * MIB) return { outcome: 'device_oom' };
+        const peaks = { total_bytes: total, forward_backward_bytes: total - (size === 1 ? 0.6 * MIB : 0) };
+        return {
+          outcome: 'fit',
+          step_s: 0.01,
+          peaks: { ...peaks, optimizer_bytes: 70 * MIB, resident_bytes: 60 * MIB },
+        };
+      },
+    };
+    const s = search(vae, constraints({ budgetBytes: 125 * MIB, goal: 'keep', ownBatch: 4096 }));
+    expect(found(s).config).toMatchObject({ micro_batch: 512, accumulation: 8 });
     expect(s.launches).toBe(2);
   });
 
