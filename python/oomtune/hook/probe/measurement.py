@@ -36,7 +36,8 @@ class Measurement:
     ) -> None:
         self._memory = memory
         self._breakdown = breakdown
-        self._vary = vary
+        #: Every other step has other samples than the longest.
+        self.varies = vary
         self.wanted = 2 * steps if vary else steps
         self.skip = skip
         #: This step has the smaller batch that a pass ends with.
@@ -76,11 +77,6 @@ class Measurement:
             self._retries = self._memory.retries()
 
     @property
-    def varies(self) -> bool:
-        """Every other step has other samples than the longest."""
-        return self._vary
-
-    @property
     def steps(self) -> int:
         return len(self.seconds)
 
@@ -92,7 +88,7 @@ class Measurement:
     def varied_step(self) -> int | None:
         """The number of this step if it has other samples than the longest; else None."""
         step = len(self.seconds)
-        return step if self._vary and step % 2 == 1 else None
+        return step if self.varies and step % 2 == 1 else None
 
     def extend(self, steps: int) -> None:
         """Continues for more steps. Restarts the clock, as the wait for the worker belongs to no step."""
@@ -123,8 +119,8 @@ class Measurement:
             # A loop that does not survive a refusal measures nothing.
             "workspaces_refused": self._memory.failures() > self._failures,
             # With changing lengths no allocator comes to rest.
-            "quiet_steps": None if self._vary else self._allocator.quiet_steps(),
-            "creep_bytes_per_step": None if self._vary else self._allocator.creep(),
+            "quiet_steps": None if self.varies else self._allocator.quiet_steps(),
+            "creep_bytes_per_step": None if self.varies else self._allocator.creep(),
         }
 
 

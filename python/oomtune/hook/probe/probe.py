@@ -123,10 +123,7 @@ class Probe:
         if not self.fragments or self.batches_per_step * self.parts > 1 or measurement.skip or measurement.varies:
             return None
         rest = last_batch(loader, self.size)
-        if rest is None or (measurement.steps + 1) % rest[1]:
-            return None
-        measurement.ends_pass = True
-        return rest[0]
+        return None if rest is None or (measurement.steps + 1) % rest[1] else rest[0]
 
     def breakdown(self) -> MemoryBreakdown:
         return MemoryBreakdown(

@@ -355,7 +355,9 @@ class ProbeController:
             if ours and others:
                 size = max(1, round(size * others / ours))
         elif not self._prefetching and self._factories.alone:
-            size = self.probe.last_rows(iterator.loader) or size
+            rows = self.probe.last_rows(iterator.loader)
+            if rows is not None:
+                size, self.probe.current.ends_pass = rows, True
         batch = self._factories.batch(iterator, size, turn, part)
         self._instrumentation.cut.note_batch_rows(size)
         if leading:
