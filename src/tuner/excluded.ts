@@ -16,7 +16,8 @@ const DRAWN = 0.7;
 function smallestImpossible(state: SearchState): number {
   const { history, model, parabola } = state;
   const { ceiling, top } = history;
-  const seen = ceiling ?? Number.POSITIVE_INFINITY;
+  const possible = Math.max((top ?? 0) + 1, Math.floor(model.possible ?? Number.POSITIVE_INFINITY) + 1);
+  const seen = Math.min(ceiling ?? Number.POSITIVE_INFINITY, possible);
   const last = model.points.at(-1);
   if (isFull(state)) return Math.min(seen, closingSize(top as number));
   if (!last?.phased || model.elastic || model.upper === null || top === null || model.points.length < 3) return seen;

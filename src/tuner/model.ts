@@ -16,6 +16,8 @@ export interface CurvePoint {
   context: number;
   /** In use when a step starts; null if unknown. */
   resident: number | null;
+  /** What a step needs where libraries do with the least of workspace; null: not known. */
+  needed: number | null;
   /** Measured with gradients kept from one micro-batch to the next. */
   accumulating: boolean;
   phased: boolean;
@@ -33,6 +35,8 @@ interface Line {
 
 /** What the peak of one size may differ by: libraries' own buffers, and the pages of an allocator whose segments can grow, in bytes. */
 const PROCESS_NOISE = { libraries: 512 * 1024, pages: 48 * 1024 ** 2 };
+/** What an allocator whose segments can grow holds beside what is needed when memory is short: four of its pages (40 to 100 MiB in eight programs). */
+const LEFT_OVER = 80 * 1024 ** 2;
 /** Where a caching allocator comes this near to the budget it reuses what it holds, and its peak tells no slope. */
 const SATURATED = 0.97;
 /** Part of the budget: slopes that differ by more over the way to the limit show that the peak is no line. */
@@ -67,6 +71,10 @@ export class MemoryModel {
   readonly elastic: boolean;
   /** A library was at work that does with less workspace where memory is short: sizes above the line may fit all the same. */
   readonly flexible: boolean;
+  /** Largest size (not rounded) whose need alone, without workspace that libraries do without, fits: none above it does. Null: the need is not known. */
+  readonly possible: number | null;
+  /** The same with what an allocator holds beside it when memory is short. */
+  readonly likely: number | null;
   /** Memory does not rise in a line: the last two slopes predict different limits. */
   readonly bent: boolean;
   readonly #active: Line | null;
@@ -105,6 +113,12 @@ export class MemoryModel {
     const active = this.#active;
     this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
     this.grown = cached && grows;
+    // At the least sizes the optimizer's step needs the most, whatever the size.
+    const told = sameGradients(points).filter((r) => (r.needed ?? 0) >= RISEN * r.flat);
+    const need = lineThrough(told, (r) => r.needed as number);
+    const room = budgetBytes - Math.min(...told.map((r) => r.context));
+    this.possible = need && solve(need, room);
+    this.likely = need && solve(need, room - LEFT_OVER);
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
   }
 
@@ -198,6 +212,7 @@ function pointOf(o: Observation): CurvePoint | null {
     forward_backward_bytes: forwardBackwardBytes,
     optimizer_bytes: optimizerBytes,
     resident_bytes: residentBytes,
+    needed_bytes: needed = null,
   } = o.peaks;
   const growth = yetToCome(o);
   const active = forwardBackwardBytes === null ? total : forwardBackwardBytes + growth;
@@ -212,6 +227,7 @@ function pointOf(o: Observation): CurvePoint | null {
     base: baseOf(o.peaks),
     context: Math.max(0, total - held),
     resident: residentBytes,
+    needed,
     accumulating: o.accumulation > 1,
     phased: forwardBackwardBytes !== null,
     caching,

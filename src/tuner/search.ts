@@ -3,6 +3,7 @@ import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
 import { doubtfulFailure, smallestExcluded } from './excluded.js';
+import { withLessWorkspace } from './less-workspace.js';
 import { MemoryModel, pointsOf } from './model.js';
 import { Parabola } from './parabola.js';
 import { yetToCome } from './peaks.js';
@@ -76,6 +77,7 @@ export function searchRung(search: RungSearch): RungDecision {
       whole ??
       past ??
       judgement(state) ??
+      withLessWorkspace(state) ??
       (advice?.proved ? aboveProved(state) : null) ??
       (bracketed(state) || isForetold(state) || isLong(search, state) ? null : nextSize(state));
     return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verificationProbe(search);
@@ -171,7 +173,8 @@ function aboveProved(state: SearchState): NextSize | null {
   const { history, model, sizes } = state;
   const { top } = history;
   if (!model.grown || model.lower === null || top === null || history.largestVerified !== top) return null;
-  if (model.isStretched(top) || exactLimit(state) >= closingSize(top)) return null;
+  // Where what is needed is known, libraries doing with less is no surprise.
+  if ((model.isStretched(top) && model.likely === null) || exactLimit(state) >= closingSize(top)) return null;
   const excluded = smallestExcluded(state);
   const promised = promisedBefore(history, top);
   const size = sizes.down(Math.max(closingSize(top), Math.min(2 * top - promised, (top + excluded) / 2)));
@@ -213,6 +216,7 @@ function judgement(state: SearchState): NextSize | null {
  */
 function pastFilledBudget({ history, model, sizes, parabola }: SearchState): NextSize | null {
   const { filledBudgetAt: filled } = history;
+  if (filled !== null && PAST * filled > (model.possible ?? Number.POSITIVE_INFINITY)) return null;
   if (filled === null || !model.flexible || parabola) return null;
   const size = sizes.down(PAST * filled);
   if (size === null || size <= filled || history.all.some((o) => o.micro_batch > filled)) return null;

@@ -296,3 +296,33 @@ describe('a largest size that gives back its cache in every step, just above wha
     expect([s.launches, found(s).max_micro_batch]).toEqual([3, 119]);
   });
 });
+
+/** The same where the hook tells what each size needs, workspace left out, in bytes. */
+const telling = (job: Job, needed: (size: number) => number): Job => ({
+  run: (probe, warm) => {
+    const result = job.run(probe, warm);
+    return result.peaks ? { ...result, peaks: { ...result.peaks, needed_bytes: needed(probe.micro_batch) } } : result;
+  },
+});
+
+describe('what a step needs besides workspace', () => {
+  it.each([
+    [
+      'acgan',
+      hidden,
+      3072,
+      (size: number) => RESIDENT + 1.96 * MIB * size,
+      (3072 * MIB - 24 * MIB - CONTEXT - RESIDENT) / (1.96 * MIB),
+      5,
+    ],
+    ['ResNet-18 of timm', falls, 8192, (size: number) => (3090 - 740 + 15.7 * size) * MIB, (8192 - 3090) / 15.7, 6],
+    ['U-Net', unet(0.15), 24576, (size: number) => (300 + 0.97 * 200 * size) * MIB, (24576 - 740 - 300) / 194, 3],
+  ] as const)('tells the limit from small sizes: %s', (_, job, budget, needed, limit, lives) => {
+    const c = constraints({ budgetBytes: budget * MIB, expandable: 'possible' });
+    const s = search(telling(job, needed), c, false, 400, true);
+    const { max_micro_batch: max } = found(s);
+    expect(max).toBeLessThanOrEqual(limit);
+    expect(max).toBeGreaterThanOrEqual(0.98 * Math.floor(limit));
+    expect(s.observations.at(-1)?.life).toBeLessThanOrEqual(lives);
+  });
+});

@@ -84,6 +84,8 @@ class Breakdown(TypedDict):
 class Costs(Peaks, Breakdown):
     """Everything that one measurement yields."""
 
+    #: What a step needs, whatever is given back at once left out; None: not known, or the same as what it takes.
+    needed_bytes: int | None
     steps: int
     step_s: list[float]
     alloc_retries: int

@@ -1,7 +1,10 @@
 """A probe goes on until the caching allocator has come to rest."""
 
 import sys
+import time
 import unittest
+from types import SimpleNamespace
+from unittest import mock
 
 import torch
 from support import PATH, probe, run
@@ -9,7 +12,9 @@ from support import PATH, probe, run
 sys.path[:0] = PATH.split(":")
 
 from oomtune.hook.probe.batch_factory import find_factory
+from oomtune.hook.probe import needed_memory
 from oomtune.hook.probe.measurement import AllocatorHistory, Measurement
+from oomtune.hook.probe.needed_memory import NeededMemory, needed_peak
 from oomtune.hook.watch.cudnn import chooses, libraries
 
 LOOP = """
@@ -54,13 +59,116 @@ class Text(torch.utils.data.Dataset):
         return torch.ones(index // 8 % 10 + 1)
 
 
+class Pictures(torch.utils.data.Dataset):
+    """All of one size, and slow to read."""
+
+    def __init__(self):
+        self.read = []
+
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, index):
+        time.sleep(0.02)
+        self.read.append(index)
+        return torch.ones(3)
+
+
 class Lengths(unittest.TestCase):
+    def test_samples_that_are_alike_and_slow_to_read_are_repeated_early(self):
+        loader = torch.utils.data.DataLoader(Pictures(), batch_size=8)
+        source = find_factory(torch, loader, lambda: iter(loader), False)
+        self.assertEqual(source.make(200).shape, (200, 3))
+        self.assertEqual(len(loader.dataset.read), 24)
+
     def test_each_drawn_batch_has_another_length_where_lengths_cannot_be_mixed(self):
         loader = torch.utils.data.DataLoader(Text(), batch_size=8, collate_fn=torch.stack)
         source = find_factory(torch, loader, lambda: iter(loader), False)
         drawn = [source.draw(5, turn).shape for turn in range(12)]
         self.assertEqual({rows for rows, _ in drawn}, {5})
         self.assertGreater(len({length for _, length in drawn}), 3)
+
+
+def took(address, size):
+    return {"action": "alloc", "addr": address, "size": size}
+
+
+def gave(address, size):
+    return {"action": "free_requested", "addr": address, "size": size}
+
+
+class Needed(unittest.TestCase):
+    """Of a history as torch's allocator keeps it."""
+
+    MIB = 1 << 20
+
+    def peak(self, *events):
+        return needed_peak(events, 100 * self.MIB) // self.MIB
+
+    def test_what_is_given_back_at_once_is_not_needed(self):
+        m = self.MIB
+        mapped = {"action": "segment_map", "addr": 9, "size": 900 * m}
+        convolution = [took(1, 30 * m), mapped, took(2, 700 * m), gave(2, 700 * m), took(3, 20 * m)]
+        self.assertEqual(self.peak(*convolution), 150)
+        self.assertEqual(self.peak(*convolution, gave(1, 30 * m), took(4, 40 * m)), 160)
+
+    def test_what_is_there_while_something_else_is_taken_is_needed(self):
+        m = self.MIB
+        self.assertEqual(self.peak(took(1, 300 * m), took(2, 20 * m), gave(1, 300 * m), gave(2, 20 * m)), 420)
+        self.assertEqual(self.peak(took(1, 300 * m), gave(7, 50 * m), gave(1, 300 * m)), 400)
+
+    def test_what_is_small_is(self):
+        self.assertEqual(needed_peak([took(1, 900), gave(1, 900)], 0), 900)
+        self.assertEqual(self.peak(), 100)
+
+    def test_it_is_read_from_torchs_own_history(self):
+        memory = Recorded([took(1, 64), took(2, 5 << 20), gave(2, 5 << 20)])
+        needed = NeededMemory(memory.torch(), memory, memory)
+        self.assertIsNone(needed.end())
+        with mock.patch.object(needed_memory, "may_do_with_less", lambda torch, modules: True):
+            needed.begin()
+            self.assertEqual(needed.end(), 7 * self.MIB + 64)
+            self.assertEqual(memory.asked, ["all", None])
+            needed.begin()
+            self.assertEqual(needed.end(), 7 * self.MIB + 64)
+            self.assertEqual(memory.asked, ["all", None])
+
+    def test_the_scripts_own_history_is_left_alone_and_recurrent_layers_need_what_they_take(self):
+        for recording, recurrent in ((True, False), (False, True)):
+            memory = Recorded([], recording, recurrent)
+            needed = NeededMemory(memory.torch(), memory, memory)
+            with mock.patch.object(needed_memory, "may_do_with_less", lambda torch, modules: True):
+                needed.begin()
+            self.assertIsNone(needed.end())
+            self.assertEqual(memory.asked, [])
+
+
+class Recorded:
+    """Stands in for torch on a GPU, its modules and the meter: an allocator that keeps a history, and what was asked of it."""
+
+    def __init__(self, events, recording=False, recurrent=False):
+        self._events = events
+        self._recording = recording
+        self._recurrent = recurrent
+        self.asked = []
+
+    def torch(self):
+        memory = SimpleNamespace(
+            _record_memory_history=self._record, _snapshot=lambda: {"device_traces": [self._events]}
+        )
+        cuda = SimpleNamespace(memory=memory, current_device=lambda: 0)
+        return SimpleNamespace(
+            cuda=cuda, nn=torch.nn, _C=SimpleNamespace(_cuda_isHistoryEnabled=lambda: self._recording)
+        )
+
+    def _record(self, enabled, **options):
+        self.asked.append(enabled)
+
+    def any_of(self, *kinds):
+        return self._recurrent
+
+    def live(self):
+        return 7 << 20
 
 
 class Refusing:

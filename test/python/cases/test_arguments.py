@@ -149,16 +149,20 @@ class LivesByArguments(unittest.TestCase):
         starts = [measured(size, fork="0").output for size in (8, 16)]
         self.assertEqual(done.output, "".join(starts))
 
-    def test_there_are_none_where_the_arguments_were_read_or_used_before(self):
-        for early, why in (
-            ("", "read before torch was imported"),
-            ("net = nn.Linear(1, 1)", "in use before the arguments were read"),
-        ):
-            text = SCRIPT % early if early else "import sys\nsys.argv[1:]\n" + SCRIPT % ""
-            done = measured(8, text=text)
-            self.assertEqual(done.status, 0, done.errors)
-            self.assertEqual(done.of("fork_server"), [])
-            self.assertIn(why, done.one("plain")["message"])
+    def test_where_the_device_is_used_before_they_are_read_that_is_the_fork(self):
+        text = SCRIPT % "net = nn.Linear(1, 1)"
+        done = measured(8, [other(16)], text=text)
+        self.assertEqual(done.status, 0, done.errors)
+        self.assertEqual(done.of("plain"), [])
+        self.assertEqual(done.one("fork_server")["arguments"], ["--batch", "8"])
+        starts = [measured(size, text=text, fork="0").output for size in (8, 16)]
+        self.assertEqual(done.output, "".join(starts))
+
+    def test_there_are_none_where_the_arguments_were_read_before_torch_was_imported(self):
+        done = measured(8, text="import sys\nsys.argv[1:]\n" + SCRIPT % "")
+        self.assertEqual(done.status, 0, done.errors)
+        self.assertEqual(done.of("fork_server"), [])
+        self.assertIn("read before torch was imported", done.one("plain")["message"])
 
 
 if __name__ == "__main__":

@@ -35,6 +35,25 @@ BUSY = """
 big = torch.ones(3000000) + 1
 product = torch.randn(500, 500) @ torch.randn(500, 500)
 """
+SENTENCES = """
+class Sentences(torch.utils.data.Dataset):
+    read = 0
+    def __len__(self):
+        return 400
+    def __getitem__(self, index):
+        Sentences.read += 1
+        return torch.ones(50 if index == 203 else 1 + index % 7)
+def pad(samples):
+    return nn.utils.rnn.pad_sequence(samples, batch_first=True)
+model = nn.Linear(1, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number, batch in enumerate(DataLoader(Sentences(), batch_size=8, collate_fn=pad)):
+    if number == 0:
+        print(Sentences.read, "longest=%d" % batch.shape[1], flush=True)
+    optimizer.zero_grad()
+    model(batch[..., None]).sum().backward()
+    optimizer.step()
+"""
 OUT_OF_MEMORY = """
 class Greedy(nn.Linear):
     def forward(self, x):
@@ -76,6 +95,15 @@ class Lives(unittest.TestCase):
         self.assertNotIn(done.one("fork_server")["pid"], pids)
         ends = [(message["pid"], message["code"], message["signal"]) for message in done.of("died")]
         self.assertEqual(ends, [(pid, 0, None) for pid in pids])
+
+    def test_data_is_read_for_its_longest_samples_once(self):
+        done = lives(HEAD + SENTENCES, [probe(4)], [AGAIN, AGAIN])
+        self.assertEqual(done.status, 0, done.errors)
+        first, *others = [int(line.split()[0]) for line in done.output.splitlines()]
+        self.assertGreaterEqual(first, 400)
+        self.assertEqual(len(others), 2)
+        self.assertLess(max(others), 100)
+        self.assertEqual(done.output.split().count("longest=50"), 3)
 
     def test_another_follows_one_that_ran_out_of_memory(self):
         done = lives(HEAD + OUT_OF_MEMORY + "print('over')", [probe(30)], [AGAIN])

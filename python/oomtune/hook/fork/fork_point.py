@@ -13,6 +13,7 @@ import sys
 import threading
 
 from ..watch.memory import Ledger
+from .findings import Findings
 from .fork_server import OWN_SIGNALS, ForkServer
 from .process_state import cuda_is_initialized, has_children, open_sockets
 
@@ -46,6 +47,8 @@ class ForkPoint:
         self._training_pipe: int | None = None
         #: None until torch has been imported.
         self._torch: Torch | None = None
+        #: What lives leave to those after them; None: this process is none.
+        self.findings: Findings | None = None
         #: The script's arguments, where lives differ by them; None: they do not.
         self.arguments: Arguments | None = None
         if hook.settings.mode == "measure":
@@ -59,7 +62,7 @@ class ForkPoint:
     def install(self, torch: Torch) -> None:
         """Puts the fork point at the first use of the device. On the CPU that is the first parameter: the fork server pays for
         what was imported and read by then, the life for what trains. Where lives differ by their arguments: at the reading of these,
-        if that is earlier."""
+        if that is earlier (nanoGPT asks the device for bf16 before it reads them)."""
         self._torch = torch
         if self.refusal is not None:
             return
@@ -70,12 +73,8 @@ class ForkPoint:
             return
 
         def first_use(*args: Any, **kwargs: Any) -> Any:
-            if self._reached:
-                pass  # by what is imported ahead
-            elif self.arguments is None:
+            if not self._reached:  # by what is imported ahead, say
                 self._reach(torch)
-            else:
-                self._refuse("the device was in use before the arguments were read")
             return original(*args, **kwargs)
 
         def unpatch() -> None:
@@ -90,7 +89,7 @@ class ForkPoint:
     def _arguments_read(self) -> None:
         if self._torch is None:
             self._refuse("the arguments were read before torch was imported")
-        else:
+        elif not self._reached:
             self._reach(self._torch)
 
     def _reach(self, torch: Torch) -> None:
@@ -146,6 +145,8 @@ class ForkPoint:
 
     def _serve(self, torch: Torch) -> None:
         reason = self._hindrance(torch)
+        if reason is None:
+            self.findings = Findings()
         if reason is None and self._hook.settings.spares:
             from .spare import leave_spare
 

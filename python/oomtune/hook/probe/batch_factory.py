@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Generator, Iterator
 
+    from ..fork.findings import Findings
     from ..instrumentation import Instrumentation
     from ..types import Call, Loader, Torch
     from ..watch.loader import LoaderIterator
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 #: Samples read to see whether lengths vary; if they do, the most samples and seconds spent to find the longest.
 FIRST_LOOK, LONG_LOOK, LONG_LOOK_SECONDS = 24, 20000, 2.0
-#: The most distinct samples in a batch; the others repeat them.
-KEPT = 256
+#: The most distinct samples in a batch; the others repeat them. Where all are of one length, no more than can be read in so many seconds.
+KEPT, ALIKE_SECONDS = 256, 0.25
 #: The most indices drawn from the sampler.
 DRAWN = 65536
 
@@ -96,26 +97,49 @@ class BatchFactory:
 
 
 class MapDatasetFactory(BatchFactory):
-    def __init__(self, torch: Torch, loader: Loader, refetch: bool, size: Size) -> None:
+    """`findings`: what other processes of the same script have found out."""
+
+    def __init__(self, torch: Torch, loader: Loader, refetch: bool, size: Size, findings: Findings | None) -> None:
         super().__init__(torch, loader)
         self._size = size
         self._dataset = loader.dataset
         self._refetch = refetch
         self.uncached = refetch
+        self._kept: dict[Any, Any] = {}
+        self._most = KEPT
         with self._threads():
-            self._indices = self._choose(_drawn_indices(loader))
+            self._indices = self._choose(_drawn_indices(loader), findings)
         if self.variable_length:
             self.mixes_lengths = self._mixes(*self._fetch([self._indices[0], self._indices[-1]]))
-        self._kept: dict[Any, Any] = {}
 
-    def _choose(self, drawn: list[Any]) -> list[Any]:
+    def _choose(self, drawn: list[Any], findings: Findings | None) -> list[Any]:
         if not drawn:
             raise UnsuitableLoader("the data set is empty")
         look = _spread(drawn, FIRST_LOOK)
-        sizes = {index: self._size(self._dataset[index]) for index in look}
+        begun = time.monotonic()
+        samples = {index: self._dataset[index] for index in look}
+        each = (time.monotonic() - begun) / len(look)
+        sizes = {index: self._size(sample) for index, sample in samples.items()}
         if len(set(sizes.values())) <= 1:
-            return drawn
+            if self._refetch:
+                return drawn
+            self._kept = samples
+            self._most = max(len(samples), min(KEPT, int(ALIKE_SECONDS / each) if each else KEPT))
+            return [*samples, *(index for index in drawn if index not in samples)]
         self.variable_length = True
+        known = None if findings is None else findings.get(self._key(drawn))
+        if known is None or any(known.get(index) != size for index, size in sizes.items()):
+            self._look_long(drawn, sizes)
+            if findings is not None:
+                findings.put(self._key(drawn), sizes)
+            known = sizes
+        self._sizes = known
+        return sorted(known, key=lambda index: -known[index])
+
+    def _key(self, drawn: list[Any]) -> str:
+        return "%s of %d" % (type(self._dataset).__name__, len(drawn))
+
+    def _look_long(self, drawn: list[Any], sizes: dict[Any, int]) -> None:
         until = time.monotonic() + LONG_LOOK_SECONDS
         look = _spread(drawn, LONG_LOOK)
         # Shuffled, as the data set may be sorted by length, and time may run out.
@@ -125,15 +149,13 @@ class MapDatasetFactory(BatchFactory):
                 break
             if index not in sizes:
                 sizes[index] = self._size(self._dataset[index])
-        self._sizes = sizes
-        return sorted(sizes, key=lambda index: -sizes[index])
 
     def make(self, count: int) -> Any:
         indices = list(itertools.islice(itertools.cycle(self._indices), count))
         if self._refetch:
             return self._join(self._fetch(indices), count)
         # Reads each sample once: decoding an image again takes time.
-        distinct = indices[: min(count, len(self._indices), KEPT)]
+        distinct = indices[: min(count, len(self._indices), self._most)]
         missing = [index for index in distinct if index not in self._kept]
         if missing:
             self._kept.update(zip(missing, self._fetch(missing)))
@@ -163,16 +185,20 @@ class IterableDatasetFactory(BatchFactory):
     def __init__(self, torch: Torch, loader: Loader, refetch: bool, size: Size) -> None:
         super().__init__(torch, loader)
         self.uncached = refetch
-        until = time.monotonic() + LONG_LOOK_SECONDS
+        begun = time.monotonic()
         samples: list[Any] = []
+        sizes: list[int] = []
         with self._threads():
             for sample in loader.dataset:
                 samples.append(sample)
-                if len(samples) >= KEPT or (len(samples) >= FIRST_LOOK and time.monotonic() > until):
+                sizes.append(size(sample))
+                if len(samples) >= KEPT:
+                    break
+                seconds = LONG_LOOK_SECONDS if len(set(sizes)) > 1 else ALIKE_SECONDS
+                if len(samples) >= FIRST_LOOK and time.monotonic() - begun > seconds:
                     break
         if not samples:
             raise UnsuitableLoader("the data set is empty")
-        sizes = [size(sample) for sample in samples]
         self.variable_length = len(set(sizes)) > 1
         if self.variable_length:
             order = sorted(range(len(samples)), key=lambda index: -sizes[index])
@@ -226,10 +252,15 @@ def _spread(items: list[Any], count: int) -> list[Any]:
 
 
 def find_factory(
-    torch: Torch, loader: Loader, iterate: Callable[[], Iterator[Any]], on_cpu: bool, size: Size = batch_tree.data_size
+    torch: Torch,
+    loader: Loader,
+    iterate: Callable[[], Iterator[Any]],
+    on_cpu: bool,
+    size: Size = batch_tree.data_size,
+    findings: Findings | None = None,
 ) -> BatchFactory:
-    """The factory for `loader`. `iterate()` makes a real iterator; `size(sample)`: how long a sample is. Raises
-    UnsuitableLoader."""
+    """The factory for `loader`. `iterate()` makes a real iterator; `size(sample)`: how long a sample is; `findings`: what other
+    processes of the script have found out. Raises UnsuitableLoader."""
     batched = loader.batch_sampler is None
     # On the CPU, what fetching takes in the training process is part of the peak.
     refetch = on_cpu and loader.num_workers == 0
@@ -239,7 +270,7 @@ def find_factory(
         if isinstance(loader.dataset, torch.utils.data.IterableDataset):
             factory = IterableDatasetFactory(torch, loader, refetch, size)
         else:
-            factory = MapDatasetFactory(torch, loader, refetch, size)
+            factory = MapDatasetFactory(torch, loader, refetch, size, findings)
         factory.make(1)
         return factory
     except UnsuitableLoader:
@@ -284,7 +315,9 @@ class BatchFactories:
             on_cpu = memory is not None and memory.device == "cpu"
             size = batch_tree.unpadded_size if self._hook.settings.counts_tokens else batch_tree.data_size
             torch = self._instrumentation.torch
-            factory = find_factory(torch, iterator.loader, iterator.second_iterator, on_cpu, size)
+            fork_point = self._hook.fork_point
+            findings = None if fork_point is None else fork_point.findings
+            factory = find_factory(torch, iterator.loader, iterator.second_iterator, on_cpu, size, findings)
             self._by_loader[iterator.loader] = factory
         return factory
 

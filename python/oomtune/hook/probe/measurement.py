@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..types import Memory
     from ..watch.optimizers import Optimizers
     from .breakdown import MemoryBreakdown
+    from .needed_memory import NeededMemory
 
 
 #: The most extra steps to wait for an optimizer that has stepped before.
@@ -33,9 +34,11 @@ class Measurement:
         skip: int = 0,
         phases: StepPhases | None = None,
         vary: bool = False,
+        needed: NeededMemory | None = None,
     ) -> None:
         self._memory = memory
         self._breakdown = breakdown
+        self._needed = needed
         #: Every other step has other samples than the longest.
         self.varies = vary
         self.wanted = 2 * steps if vary else steps
@@ -75,6 +78,8 @@ class Measurement:
         elif self._retries is None:
             # The first step may retry while the cache fills; later steps are the steady state.
             self._retries = self._memory.retries()
+            if self._needed is not None:
+                self._needed.begin()
 
     @property
     def steps(self) -> int:
@@ -112,6 +117,7 @@ class Measurement:
         return {
             **self.phases.peaks(),
             **self._breakdown.figures(),
+            "needed_bytes": None if self._needed is None else self._needed.end(),
             "steps": len(self.seconds),
             "step_s": [round(seconds, 6) for seconds in timed],
             "alloc_retries": self._memory.retries() - (self._retries or 0),

@@ -11,6 +11,7 @@ from ..watch.growing_variables import GrowingVariables
 from ..watch.loader import last_batch
 from .breakdown import MemoryBreakdown
 from .measurement import Measurement
+from .needed_memory import NeededMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class Probe:
         self._looked = None
         # Changing lengths matter to a caching allocator, and where a micro-batch has more samples if they are short.
         vary = variable_length and (self.fragments or self.counts_tokens)
-        self.measurement = Measurement(self.memory, self.breakdown(), request.steps, skip, vary=vary)
+        needed = NeededMemory(instrumentation.torch, self.memory, instrumentation.modules) if self.fragments else None
+        self.measurement = Measurement(self.memory, self.breakdown(), request.steps, skip, vary=vary, needed=needed)
         self.set_group()
 
     @property
