@@ -1,5 +1,5 @@
 import type { NextSize, SearchState } from './search-state.js';
-import { closingSize } from './sizes.js';
+import { closingSize, nearEnoughTo } from './sizes.js';
 
 /** From this part of what libraries that do with less leave room for on, the line of the peaks tells it as well. */
 const SAME = 0.98;
@@ -7,10 +7,10 @@ const SAME = 0.98;
 const SAME_FOR_A_START = 0.9;
 /** What is needed is a line from so early on: part of the limit by the peaks. */
 const SEEN = 0.2;
-/** So much below what is likely to fit a size is tried first, and after each that failed twice as far below that. */
-const BELOW = 0.015;
-/** Sizes that may fail, before the line of the peaks is believed instead. */
-const TRIES = 2;
+/** Parts of what is likely to fit that are tried, one after the other, until one fits. */
+const PARTS = [0.98, 0.955, 0.93, 0.9];
+/** So many may run out of memory, before the line of the peaks is believed instead. */
+const FAILURES = 2;
 
 /**
  * The size that fits if libraries do with the least of workspace, where that is more than the peaks promise: what a step needs is a line of which two
@@ -23,10 +23,13 @@ export function withLessWorkspace({ history, model, sizes }: SearchState): NextS
   const same = history.forks ? SAME : SAME_FOR_A_START;
   const promised = Math.max(lower, closingSize(top));
   if (!Number.isFinite(likely) || promised >= same * likely || top < SEEN * Math.min(lower, likely)) return null;
-  const tried = new Set(history.all.map((o) => o.micro_batch).filter((size) => size > promised));
-  if (tried.size >= TRIES || (tried.size === 0 && ceiling !== null && ceiling <= likely)) return null;
-  const size = sizes.down((1 - BELOW * (2 ** (tried.size + 1) - 1)) * likely);
-  if (size === null || size <= promised || (ceiling !== null && size >= ceiling)) return null;
+  const tried = history.all.filter((o) => o.micro_batch > promised && o.micro_batch <= likely);
+  const begun = new Set(tried.filter((o) => o.fresh).map((o) => o.micro_batch)).size;
+  const part = PARTS[begun];
+  if (part === undefined || (tried.length > 0 && begun === 0)) return null;
+  if (begun >= FAILURES && tried.every((o) => o.outcome !== 'fit')) return null;
+  const size = sizes.down(Math.min(part * likely, nearEnoughTo(ceiling ?? Number.POSITIVE_INFINITY)));
+  if (size === null || size <= promised) return null;
   return {
     size,
     purpose: 'bound',

@@ -14,6 +14,11 @@ const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { own: 8, verify: 
 const BOUND_WITHIN = 8;
 /** The same where segments can grow: there are next to no pieces that could lie otherwise in a later step. */
 const GROWN_VERIFY_STEPS = 5;
+/**
+ * Optimizer steps that a size above what is proved has to last where the allocator gives back its cache in a steady step: of those that ran for ten, some ran out
+ * of memory in their twelfth step (mnist of pytorch/examples on an H100).
+ */
+const BRIM_STEPS = 20;
 const GROWN_REST_STEPS: typeof REST_STEPS = { own: 8, verify: 4, bound: 3, speed: 1 };
 const GROWN_BOUND_WITHIN = 5;
 
@@ -46,6 +51,7 @@ export function probeLength(
     rest_steps: caching || purpose === 'own' ? ((grows ? GROWN_REST_STEPS : REST_STEPS)[purpose] ?? 0) : 0,
     ...(purpose === 'bound' ? { rest_within: grows ? GROWN_BOUND_WITHIN : BOUND_WITHIN } : {}),
     ...doubtOf(budgetBytes, { steady, proves }),
+    ...(purpose === 'bound' && proves ? { retry_steps: BRIM_STEPS } : {}),
   };
 }
 

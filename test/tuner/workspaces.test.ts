@@ -325,4 +325,19 @@ describe('what a step needs besides workspace', () => {
     expect(max).toBeGreaterThanOrEqual(0.98 * Math.floor(limit));
     expect(s.observations.at(-1)?.life).toBeLessThanOrEqual(lives);
   });
+
+  it('is believed above what is proved where that lasts twenty steps in which the cache is given back', () => {
+    const limit = (3072 * MIB - 24 * MIB - CONTEXT - RESIDENT) / (1.96 * MIB);
+    const told = telling(hidden, (size) => RESIDENT + 1.96 * MIB * size);
+    const dies: Job = {
+      run: (probe, warm) =>
+        probe.micro_batch > 0.985 * limit && probe.retry_steps >= 12
+          ? { outcome: 'device_oom' }
+          : told.run(probe, warm),
+    };
+    const c = constraints({ budgetBytes: 3072 * MIB, expandable: 'possible' });
+    const { max_micro_batch: max } = found(search(dies, c, false, 400, true));
+    expect(max).toBeLessThanOrEqual(0.985 * limit);
+    expect(max).toBeGreaterThanOrEqual(0.96 * limit);
+  });
 });

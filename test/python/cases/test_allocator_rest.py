@@ -331,6 +331,14 @@ class Varying(unittest.TestCase):
         ):
             self.assertEqual(run(text, "probe", [asked]).output, "14 40\n" * 3)
 
+    def test_where_the_cache_is_given_back_one_comes_soon(self):
+        texts = TEXTS.replace("1 + n % 40", "40").replace("range(400)", "range(100)")
+        short = "import itertools\ncounted = itertools.count()\noomtune.hook.watch.memory.CpuMemory.retries = lambda self: next(counted)\n"
+        for text, early in ((texts, 12), (texts.replace("def pad", short + "def pad"), 4)):
+            result = run(text, "probe", [probe(12, vary=True), {"t": "more", "steps": 4}])
+            rows = [12] * 4 + [early] + [12] * 2
+            self.assertEqual((result.status, result.output), (0, "".join("%d 40\n" % n for n in rows)), result.errors)
+
 
 if __name__ == "__main__":
     unittest.main()

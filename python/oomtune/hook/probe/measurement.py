@@ -82,6 +82,11 @@ class Measurement:
                 self._needed.begin()
 
     @property
+    def gives_back(self) -> bool:
+        """The caching allocator has given back its cache in a steady step."""
+        return self._retries is not None and self._memory.retries() > self._retries
+
+    @property
     def steps(self) -> int:
         return len(self.seconds)
 

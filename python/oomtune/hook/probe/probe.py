@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..types import Loader, Memory, Message
 
 
+#: The step of a probe that gets the smaller batch that ends a pass, if not a later one, where memory is short.
+EARLY = 5
 #: Steps after which a long probe takes a snapshot of the script's variables.
 LOOK = 3
 #: The most micro-batches of a cut call that a probe runs: more would not change its peak.
@@ -120,12 +122,16 @@ class Probe:
         return self.request is not None and self.request.vary and self.memory.reserved() is not None
 
     def last_rows(self, loader: Loader) -> int | None:
-        """The samples of this step's batch if it ends a pass over the data, which leaves fewer for it; else None."""
+        """The samples of this step's batch if it ends a pass over the data, which leaves fewer for it; else None. Where memory is so
+        short that the cache is given back, the pieces that it leaves are to be seen soon."""
         measurement = self.current
         if not self.fragments or self.batches_per_step * self.parts > 1 or measurement.skip or measurement.varies:
             return None
         rest = last_batch(loader, self.size)
-        return None if rest is None or (measurement.steps + 1) % rest[1] else rest[0]
+        if rest is None:
+            return None
+        step = measurement.steps + 1
+        return rest[0] if step % rest[1] == 0 or (step == EARLY and measurement.gives_back) else None
 
     def breakdown(self) -> MemoryBreakdown:
         return MemoryBreakdown(
