@@ -245,6 +245,7 @@ export const hookOrder = z.discriminatedUnion('t', [
     batch: size.nullable(),
     /** Where samples differ in length and memory is cached, other samples than the longest have their turn too. */
     vary: z.boolean(),
+    benchmark: z.boolean(),
   }),
   /** The probe goes on where it is, for more steps. */
   z.object({ t: z.literal('more'), steps: size }),

@@ -75,6 +75,7 @@ export class MemoryModel {
   readonly possible: number | null;
   /** The same with what an allocator holds beside it when memory is short. */
   readonly likely: number | null;
+  readonly #need: Line | null;
   /** Memory does not rise in a line: the last two slopes predict different limits. */
   readonly bent: boolean;
   readonly #active: Line | null;
@@ -115,10 +116,10 @@ export class MemoryModel {
     this.grown = cached && grows;
     // At the least sizes the optimizer's step needs the most, whatever the size.
     const told = sameGradients(points).filter((r) => (r.needed ?? 0) >= RISEN * r.flat);
-    const need = lineThrough(told, (r) => r.needed as number);
-    const room = budgetBytes - Math.min(...told.map((r) => r.context));
-    this.possible = need && solve(need, room);
-    this.likely = need && solve(need, room - LEFT_OVER);
+    const beside = Math.min(...told.map((r) => r.context));
+    this.#need = lineThrough(told, (r) => (r.needed as number) + beside);
+    this.possible = this.#need && solve(this.#need, budgetBytes);
+    this.likely = this.likelyWithin(budgetBytes);
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
   }
 
@@ -141,6 +142,11 @@ export class MemoryModel {
     const slope = active.slope + Math.max(0, slack.slope);
     const value = active.value + valueAt({ ...slack, slope: Math.max(0, slack.slope) }, active.at);
     return solve({ at: active.at, value, slope }, bytes);
+  }
+
+  /** Largest size that is likely to do with so many bytes, if libraries do with the least of workspace; null: the need is not known. */
+  likelyWithin(bytes: number): number | null {
+    return this.#need && solve(this.#need, bytes - LEFT_OVER);
   }
 
   /**

@@ -84,7 +84,7 @@ export function recommend(choice: Choice): Recommendation {
     return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
   const peak = highest(history, pick, lastingPeak);
   const wide = peak === null || peak <= model.budgetBytes * (1 - choice.headroomPct / 100);
-  const tight = wide ? [] : [model.isStretched(choice.max) ? workspaceNote(choice) : tightNote(choice)];
+  const tight = wide ? [] : [workspaceNote(choice, pick, limit) ?? tightNote(choice)];
   return { size: pick, notes: [...notesOn(choice, pick, good, best), ...tight] };
 }
 
@@ -158,12 +158,13 @@ export function retriesOf(history: RungHistory, size: number): number {
 }
 
 /**
- * Unmeasured peaks cannot be compared, and those of libraries that take what is left for workspace tell nothing: then the size itself
- * has to stay below the largest by the headroom.
+ * Libraries that take what is left for workspace leave the headroom where what is needed does. Unmeasured peaks cannot be compared, and
+ * where that is not known, those libraries' tell nothing: then the size itself has to stay below the largest by the headroom.
  */
 export function leavesRoom(history: RungHistory, size: number, limit: number, choice: Choice): boolean {
   const { max, model, headroomPct } = choice;
   const peak = highest(history, size, lastingPeak);
+  if (peak !== null && needsNoMore(model, size, limit)) return true;
   if (peak !== null && (peak <= limit || !model.isStretched(max))) return peak <= limit;
   return size <= max * (1 - headroomPct / 100) || headroomPct === 0;
 }
@@ -182,6 +183,8 @@ export function largestWithHeadroom(
   const bad = history.failingBelow(max);
   // Fits are not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
+  const byNeed = model.flexible ? model.likelyWithin(limit) : null;
+  if (byNeed !== null && spent < 2) return choices.down(Math.min(byNeed, max, ...slow));
   if (model.isStretched(max) && spent < 2) {
     const wanted = choices.down(max * (1 - headroomPct / 100));
     return (good.at(-1) ?? 0) < BELOW_STRETCHED * (wanted ?? 0) ? wanted : null;
@@ -229,8 +232,18 @@ export function tightNote({ headroomPct }: Pick<Choice, 'headroomPct'>): string 
   return `No size leaves the headroom (weights and the optimizer fill the budget), so less than ${headroomPct} % of it is left free.`;
 }
 
-function workspaceNote({ headroomPct }: Choice): string {
-  return `cuDNN takes what memory is left as workspace and does with less: the size has ${headroomPct} % fewer samples than the largest, and less than ${headroomPct} % of the budget shows as free.`;
+/** Null: the peak of the size is no library's workspace. */
+function workspaceNote({ model, max, headroomPct }: Choice, size: number, limit: number): string | null {
+  const leaves = needsNoMore(model, size, limit)
+    ? `what the size needs leaves ${headroomPct} % of the budget`
+    : `the size has ${headroomPct} % fewer samples than the largest`;
+  if (!needsNoMore(model, size, limit) && !model.isStretched(max)) return null;
+  return `cuDNN takes what memory is left as workspace and does with less: ${leaves}, and less than ${headroomPct} % of the budget shows as free.`;
+}
+
+/** Whether a size takes no more than `limit`, but for workspace that libraries do without. */
+function needsNoMore(model: MemoryModel, size: number, limit: number): boolean {
+  return model.flexible && size <= (model.likelyWithin(limit) ?? 0);
 }
 
 function notesOn({ max }: Choice, pick: number, good: number[], best: number): string[] {

@@ -340,4 +340,28 @@ describe('what a step needs besides workspace', () => {
     expect(max).toBeLessThanOrEqual(0.985 * limit);
     expect(max).toBeGreaterThanOrEqual(0.96 * limit);
   });
+
+  it('tells what leaves the headroom, where a library takes all that is left', () => {
+    const [budget, sample] = [3072 * MIB, 2 * MIB];
+    const job: Job = {
+      run: ({ micro_batch: size }) => {
+        const needed_bytes = RESIDENT + sample * size;
+        if (CONTEXT + needed_bytes > budget - 40 * MIB) return { outcome: 'device_oom' };
+        const total = Math.min(budget - 8 * MIB, CONTEXT + needed_bytes + 5 * sample * size);
+        const peaks = { total_bytes: total, forward_backward_bytes: total - CONTEXT - 4 * MIB, needed_bytes };
+        return {
+          outcome: 'fit',
+          step_s: 0.0002 * size,
+          flexible_workspaces: true,
+          peaks: { ...peaks, optimizer_bytes: RESIDENT, reserved_bytes: total - CONTEXT, resident_bytes: RESIDENT },
+        };
+      },
+    };
+    const answer = found(search(job, constraints({ budgetBytes: budget, expandable: 'possible' }), false, 400, true));
+    const largest = (budget - 40 * MIB - CONTEXT - RESIDENT) / sample;
+    expect(answer.max_micro_batch).toBeGreaterThanOrEqual(0.98 * Math.floor(largest));
+    expect(answer.config.micro_batch).toBeGreaterThanOrEqual(0.92 * largest);
+    expect(CONTEXT + RESIDENT + sample * answer.config.micro_batch).toBeLessThanOrEqual(0.97 * budget);
+    expect(answer.notes.join(' ')).toContain('what the size needs leaves 3 % of the budget');
+  });
 });

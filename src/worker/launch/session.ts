@@ -19,6 +19,8 @@ import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } f
  * job must not be the first to meet that. Probes for speed do not.
  */
 const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
+/** These, in a process that is to run others, only foretell the limit: cuDNN need not try all of its algorithms for them. */
+const SMALL: readonly Probe['purpose'][] = ['floor', 'climb'];
 
 /** A life that has not ended so long after it was told to is not replaced. */
 const LIFE_ENDS_WITHIN_MS = 5000;
@@ -224,6 +226,7 @@ export class Session extends HookReport {
         steps: probe.steps,
         batch: probe.batch ?? null,
         vary: VARIED.includes(probe.purpose),
+        benchmark: probe.fresh || !SMALL.includes(probe.purpose),
       });
     }
     let measurement = await this.#measurement();

@@ -11,8 +11,8 @@ from support import PATH, probe, run
 
 sys.path[:0] = PATH.split(":")
 
-from oomtune.hook.probe.batch_factory import find_factory
 from oomtune.hook.probe import needed_memory
+from oomtune.hook.probe.batch_factory import find_factory
 from oomtune.hook.probe.measurement import AllocatorHistory, Measurement
 from oomtune.hook.probe.needed_memory import NeededMemory, needed_peak
 from oomtune.hook.watch.cudnn import chooses, libraries
@@ -236,6 +236,26 @@ class Workspaces(unittest.TestCase):
     def test_are_of_no_choice_on_the_host(self):
         result = run(LOOP, "probe", [probe(8), {"t": "end"}])
         self.assertEqual([message["flexible_workspaces"] for message in result.of("measured")], [False])
+
+
+class Benchmarks(unittest.TestCase):
+    """Of cuDNN: the first step of each new shape tries all of its algorithms where the script asks for that."""
+
+    def test_small_sizes_do_without(self):
+        loop = LOOP.replace("import nn\n", "import nn\ntorch.backends.cudnn.benchmark = True\n", 1)
+        loop = loop.replace("'batch', len(x)", "len(x), torch.backends.cudnn.benchmark")
+        result = run(loop, "probe", [probe(4, benchmark=False), probe(6, benchmark=False), probe(8), {"t": "go"}])
+        self.assertEqual(result.status, 0, result.errors)
+        told = [line.split() for line in result.output.splitlines()]
+        self.assertEqual(told[:9], [["4", "False"]] * 3 + [["6", "False"]] * 3 + [["8", "True"]] * 3)
+
+    def test_afterwards_it_is_as_the_script_has_it(self):
+        for own in (True, False):
+            loop = LOOP.replace("import nn\n", "import nn\ntorch.backends.cudnn.benchmark = %s\n" % own, 1)
+            loop = loop.replace("'batch', len(x)", "torch.backends.cudnn.benchmark")
+            result = run(loop, "probe", [probe(4, benchmark=False), {"t": "go"}])
+            self.assertEqual(result.output.split()[:3], ["False"] * 3, result.errors)
+            self.assertEqual(set(result.output.split()[3:]), {str(own)})
 
 
 class Resting(unittest.TestCase):

@@ -7,6 +7,7 @@ import math
 
 from ..apply.gradient_accumulator import MicroBatch
 from ..apply.knobs import RungKnobs
+from ..watch.cudnn import Benchmark
 from ..watch.growing_variables import GrowingVariables
 from ..watch.loader import last_batch
 from .breakdown import MemoryBreakdown
@@ -34,7 +35,7 @@ CYCLES = "reference cycles that Python frees only now and then (gc.collect() eve
 FREED = 0.5
 SEEN = 0.01
 #: Fields of the worker's `probe` message besides the knobs of its rung.
-REQUEST_FIELDS = ("micro_batch", "accumulation", "steps", "vary", "batch")
+REQUEST_FIELDS = ("micro_batch", "accumulation", "steps", "vary", "benchmark", "batch")
 
 
 class ProbeRequest:
@@ -47,6 +48,7 @@ class ProbeRequest:
         rung: RungKnobs | None = None,
         steps: int | None = 3,
         vary: bool = False,
+        benchmark: bool = True,
         batch: int | None = None,
     ) -> None:
         self.micro_batch = max(1, int(micro_batch))
@@ -55,6 +57,8 @@ class ProbeRequest:
         self.steps = max(2, int(steps or 3))
         #: Every other step has other samples than the longest.
         self.vary = bool(vary)
+        #: cuDNN may try all of its algorithms, if the script lets it.
+        self.benchmark = bool(benchmark)
         #: Samples of the batch that the loop will get; None: unknown.
         self.batch = None if batch is None else max(1, int(batch))
 
@@ -83,6 +87,7 @@ class Probe:
         self._handed = self._used = 0
         self._failures = 0
         self._growing = GrowingVariables(instrumentation.torch)
+        self._benchmark = Benchmark(instrumentation.torch)
         #: Steps made when the snapshot of the variables was taken; None: no snapshot.
         self._looked = None
 
@@ -95,6 +100,7 @@ class Probe:
         # First, as what waits on the host has no room on the device.
         instrumentation.optimizers.reset_state()
         instrumentation.rung.switch(request.rung)
+        self._benchmark.allow(request.benchmark)
         if instrumentation.card is not None:
             # The trace of each size begins as that of a fresh process.
             for parameter in instrumentation.optimizers.parameters():
@@ -115,6 +121,11 @@ class Probe:
         needed = NeededMemory(instrumentation.torch, self.memory, instrumentation.modules) if self.fragments else None
         self.measurement = Measurement(self.memory, self.breakdown(), request.steps, skip, vary=vary, needed=needed)
         self.set_group()
+
+    def end(self) -> None:
+        """The loop goes on as the script has it."""
+        self.measurement = None
+        self._benchmark.allow(True)
 
     @property
     def fragments(self) -> bool:

@@ -294,7 +294,7 @@ class ProbeController:
 
     def _stop_probing(self) -> None:
         self.state = "released"
-        self.probe.measurement = None
+        self.probe.end()
         self._rewind.disarm()
         self._factories.clear()
         self._accumulator.release()

@@ -22,6 +22,22 @@ OF_VERSION = frozenset(("graph",))
 _LIBRARY = re.compile(r"/libcudnn_(\w+)\.so")
 
 
+class Benchmark:
+    """The script's `torch.backends.cudnn.benchmark`: with it the first step of each new shape tries all algorithms, with all of their workspaces."""
+
+    def __init__(self, torch: Torch) -> None:
+        self._torch = torch
+        self._is_off = False
+
+    def allow(self, allowed: bool) -> None:
+        """Turns it off where the script has it on, or on again where this did."""
+        settings = self._torch.backends.cudnn
+        if allowed and self._is_off:
+            settings.benchmark, self._is_off = True, False
+        elif not allowed and settings.benchmark:
+            settings.benchmark, self._is_off = False, True
+
+
 def may_do_with_less(torch: Torch, modules: Modules) -> bool:
     try:
         with open("/proc/self/maps") as maps:
