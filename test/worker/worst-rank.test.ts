@@ -65,6 +65,16 @@ describe('further steps of a probe', () => {
     expect(stepsToGo(probe(true), measured({ alloc_retries: 4, steps: 10 }))).toBe(0);
   });
 
+  it('are made where it has no room for another page: it ran for three steps without, and for no hundred (ebgan under 3 GiB)', () => {
+    const full = { total_bytes: 997, reserved_bytes: 900 };
+    const budget = { budget_bytes: 1000 };
+    expect(stepsToGo({ ...probe(true), ...budget }, measured(full))).toBe(7);
+    expect(stepsToGo({ ...probe(true), ...budget }, measured({ ...full, total_bytes: 990 }))).toBe(0);
+    // Where every byte is counted there is no such allocator.
+    expect(stepsToGo({ ...probe(true), ...budget }, measured({ total_bytes: 999 }))).toBe(0);
+    expect(stepsToGo({ ...probe(false), ...budget }, measured(full))).toBe(0);
+  });
+
   it('are none where it only tells the way, or its allocator rests', () => {
     expect(stepsToGo(probe(false), refused)).toBe(0);
     expect(stepsToGo(probe(true), measured({ alloc_retries: 0 }))).toBe(0);

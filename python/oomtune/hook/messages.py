@@ -321,6 +321,8 @@ class ProbeOrder(TypedDict):
     steps: int
     batch: int | None
     vary: bool
+    #: `torch.backends.cudnn.benchmark` is as the script has it; else off.
+    benchmark: bool
 
 
 class MoreOrder(TypedDict):

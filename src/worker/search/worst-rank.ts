@@ -9,6 +9,9 @@ const LEAST = new Set(['steps', 'quiet_steps']);
 /** Fields taken from the first rank: what was asked for, and what the script does by itself. */
 const FIRST = new Set(['micro_batch', 'accumulation', 'own_accumulation', 'own_amp']);
 
+/** Part of the budget from which on a caching allocator has no room for another of its pages. */
+const FULL = 0.995;
+
 /** Combines the ranks' measurements (at least one): the worst rank decides. */
 export function worstRank(ranks: Measured[]): Measurement {
   const slowest = ranks.reduce((a, b) => (sum(b.step_s) > sum(a.step_s) ? b : a));
@@ -54,8 +57,11 @@ function stepsToSpread(
  * Where the allocator gives back its cache in a steady step, how the pieces lie decides, and lies anew in the next: of the sizes that PyTorch-GAN's
  * programs ran for three steps, some ran out of memory within ten (bench/results/upstream.md). One that may be the answer has to last them.
  */
-function stepsToLast(probe: Probe, { alloc_retries: retries, steps }: Measurement): number {
-  return retries > 0 ? probe.retry_steps - steps : 0;
+function stepsToLast(probe: Probe, measurement: Measurement): number {
+  const { alloc_retries: retries, reserved_bytes: reserved, total_bytes: total, steps } = measurement;
+  // So nearly full it will give it back before long.
+  const isFull = reserved !== null && (total ?? 0) > FULL * probe.budget_bytes;
+  return retries > 0 || isFull ? probe.retry_steps - steps : 0;
 }
 
 /** Until growth by each step can be told from memory that is allocated once, and what goes on for ever from what comes to an end. */
