@@ -18,10 +18,11 @@ const FAILURES = 2;
  */
 export function withLessWorkspace({ history, model, sizes }: SearchState): NextSize | null {
   const { top, ceiling } = history;
-  const { likely, lower } = model;
-  if (!model.grown || top === null || likely === null || lower === null) return null;
+  const { likely, possible, lower } = model;
+  if (!model.grown || top === null || likely === null || possible === null || lower === null) return null;
   const same = history.forks ? SAME : SAME_FOR_A_START;
-  const promised = Math.max(lower, closingSize(top));
+  // Peaks that workspace has filled the budget with rise no more, and promise what cannot be.
+  const promised = Math.max(lower <= possible ? lower : 0, closingSize(top));
   if (!Number.isFinite(likely) || promised >= same * likely || top < SEEN * Math.min(lower, likely)) return null;
   const tried = history.all.filter((o) => o.micro_batch > promised && o.micro_batch <= likely);
   const begun = new Set(tried.filter((o) => o.fresh).map((o) => o.micro_batch)).size;

@@ -114,11 +114,13 @@ export class MemoryModel {
     const active = this.#active;
     this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
     this.grown = cached && grows;
-    // At the least sizes the optimizer's step needs the most, whatever the size.
-    const told = sameGradients(points).filter((r) => (r.needed ?? 0) >= RISEN * r.flat);
+    const told = sameGradients(points).filter((r) => r.needed !== null);
     const beside = Math.min(...told.map((r) => r.context));
-    this.#need = lineThrough(told, (r) => (r.needed as number) + beside);
-    this.possible = this.#need && solve(this.#need, budgetBytes);
+    const need = (some: readonly CurvePoint[]) => lineThrough(some, (r) => (r.needed as number) + beside);
+    // At the least sizes the optimizer's step needs the most, whatever the size: from there on the line is none too steep.
+    const bound = need(told);
+    this.possible = bound && solve(bound, budgetBytes);
+    this.#need = need(told.filter((r) => (r.needed as number) >= RISEN * r.flat));
     this.likely = this.likelyWithin(budgetBytes);
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
   }

@@ -74,7 +74,7 @@ export function isForetold(state: SearchState): boolean {
   if (top === null || ceiling !== null || perLaunch || model.caching || model.elastic || model.lower === null)
     return false;
   const limit = exactLimit(state);
-  if (top + 1 < FORETOLD * limit) return false;
+  if (top + 1 < FORETOLD * limit || verification(state).size <= (history.largestVerified ?? 0)) return false;
   // Where segments can grow, the process that proves the promise tells what is above it, too.
   if (model.grown)
     return Math.floor(limit) > top && model.points.length > 2 && (model.upper as number) <= GIVEN_BACK * limit;

@@ -1,0 +1,79 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { constraints, found, type Job, MIB, search } from './machine.js';
+
+const CONTEXT = 694 * MIB;
+
+/** A convolutional network on a GPU whose hook tells what each size needs. */
+const networks = fc.record({
+  budget: fc.constantFrom(2, 3, 8, 24).map((gib) => gib * 1024 * MIB),
+  /** Weights and the optimizer's state. */
+  resident: fc.integer({ min: 5, max: 400 }).map((mib) => mib * MIB),
+  optimizer: fc.integer({ min: 0, max: 300 }).map((mib) => mib * MIB),
+  perSample: fc.integer({ min: 200, max: 120_000 }).map((kib) => kib * 1024),
+  /** Workspace that the fastest algorithm takes for each sample, as a part of what is needed, and for any size. */
+  workspace: fc.constantFrom(0, 0.02, 0.3, 4),
+  tried: fc.constantFrom(0, 0, 1500).map((mib) => mib * MIB),
+  /** Part of the budget, and bytes, that lie in pieces when memory is short. */
+  pieces: fc.double({ min: 0, max: 0.03, noNaN: true }),
+  pages: fc.integer({ min: 10, max: 110 }).map((mib) => mib * MIB),
+});
+type Network = typeof networks extends fc.Arbitrary<infer T> ? T : never;
+
+function jobOf(n: Network): Job & { largest: number } {
+  const room = n.budget - CONTEXT;
+  const usable = (1 - n.pieces) * room - n.pages;
+  const needed = (size: number) => n.resident + n.perSample * size;
+  return {
+    largest: Math.floor((usable - n.resident) / n.perSample),
+    run: ({ micro_batch: size }) => {
+      if (needed(size) > usable) return { outcome: 'device_oom' };
+      const wanted = needed(size) + n.workspace * n.perSample * size + n.tried;
+      const active = Math.min(wanted, room - 12 * MIB);
+      const reserved = Math.min(room, Math.max(active, n.optimizer) + 8 * MIB);
+      return {
+        outcome: 'fit',
+        step_s: 0.01 + 1e-8 * n.perSample * size,
+        flexible_workspaces: true,
+        ...(wanted > active ? { alloc_retries: 2, workspaces_refused: true, restless: true } : {}),
+        peaks: {
+          total_bytes: CONTEXT + reserved,
+          forward_backward_bytes: active,
+          optimizer_bytes: n.optimizer,
+          reserved_bytes: reserved,
+          resident_bytes: n.resident,
+          needed_bytes: Math.max(needed(size), n.optimizer),
+        },
+      };
+    },
+  };
+}
+
+it('what a step needs leads near to the largest size in few processes, whatever workspace libraries take', () => {
+  const lives: number[] = [];
+  fc.assert(
+    fc.property(networks, (network) => {
+      const job = jobOf(network);
+      fc.pre(job.largest >= 8);
+      const c = constraints({ budgetBytes: network.budget, expandable: 'possible' });
+      const s = search(job, c, false, 400, true);
+      const { max_micro_batch: max, config } = found(s);
+      expect(job.largest - max).toBeGreaterThanOrEqual(0);
+      expect(job.largest - max).toBeLessThanOrEqual(Math.max(2, Math.ceil(0.02 * job.largest)));
+      expect(config.micro_batch).toBeLessThanOrEqual(max);
+      lives.push(s.observations.at(-1)?.life ?? 1);
+    }),
+    { numRuns: 200 },
+  );
+  const part = (of: number): number => lives.toSorted((a, b) => a - b)[Math.floor(of * lives.length)] as number;
+  expect([part(0.5), part(0.9)]).toEqual([3, expect.toSatisfy((most: number) => most <= 5)]);
+});
+
+it('a proof that lies a little below the end of the line is not asked for again and again', () => {
+  const network = { budget: 2048 * MIB, resident: 95 * MIB, optimizer: 0, perSample: 25_764_864 };
+  const job = jobOf({ ...network, workspace: 0.02, tried: 0, pieces: 0, pages: 10 * MIB });
+  const s = search(job, constraints({ budgetBytes: network.budget, expandable: 'possible' }), false, 400, true);
+  const { max_micro_batch: max, notes } = found(s);
+  expect(job.largest - max).toBeLessThanOrEqual(2);
+  expect(notes.join(' ')).not.toContain('ended early');
+});
