@@ -183,7 +183,7 @@ export function largestWithHeadroom(
   const bad = history.failingBelow(max);
   // Fits are not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
-  const byNeed = model.flexible ? model.likelyWithin(limit) : null;
+  const byNeed = model.likelyWithin(limit);
   if (byNeed !== null && spent < 2) return choices.down(Math.min(byNeed, max, ...slow));
   if (model.isStretched(max) && spent < 2) {
     const wanted = choices.down(max * (1 - headroomPct / 100));
@@ -234,16 +234,17 @@ export function tightNote({ headroomPct }: Pick<Choice, 'headroomPct'>): string 
 
 /** Null: the peak of the size is no library's workspace. */
 function workspaceNote({ model, max, headroomPct }: Choice, size: number, limit: number): string | null {
-  const leaves = needsNoMore(model, size, limit)
+  const isNeed = needsNoMore(model, size, limit);
+  if (!isNeed && !model.isStretched(max)) return null;
+  const leaves = isNeed
     ? `what the size needs leaves ${headroomPct} % of the budget`
     : `the size has ${headroomPct} % fewer samples than the largest`;
-  if (!needsNoMore(model, size, limit) && !model.isStretched(max)) return null;
   return `cuDNN takes what memory is left as workspace and does with less: ${leaves}, and less than ${headroomPct} % of the budget shows as free.`;
 }
 
 /** Whether a size takes no more than `limit`, but for workspace that libraries do without. */
 function needsNoMore(model: MemoryModel, size: number, limit: number): boolean {
-  return model.flexible && size <= (model.likelyWithin(limit) ?? 0);
+  return size <= (model.likelyWithin(limit) ?? 0);
 }
 
 function notesOn({ max }: Choice, pick: number, good: number[], best: number): string[] {

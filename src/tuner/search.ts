@@ -216,8 +216,8 @@ function judgement(state: SearchState): NextSize | null {
  */
 function pastFilledBudget({ history, model, sizes, parabola }: SearchState): NextSize | null {
   const { filledBudgetAt: filled } = history;
-  if (filled !== null && PAST * filled > (model.possible ?? Number.POSITIVE_INFINITY)) return null;
   if (filled === null || !model.flexible || parabola) return null;
+  if (PAST * filled > (model.possible ?? Number.POSITIVE_INFINITY)) return null;
   const size = sizes.down(PAST * filled);
   if (size === null || size <= filled || history.all.some((o) => o.micro_batch > filled)) return null;
   return {

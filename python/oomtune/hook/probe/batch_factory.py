@@ -192,14 +192,14 @@ class IterableDatasetFactory(BatchFactory):
             for sample in loader.dataset:
                 samples.append(sample)
                 sizes.append(size(sample))
+                self.variable_length = self.variable_length or sizes[-1] != sizes[0]
                 if len(samples) >= KEPT:
                     break
-                seconds = LONG_LOOK_SECONDS if len(set(sizes)) > 1 else ALIKE_SECONDS
+                seconds = LONG_LOOK_SECONDS if self.variable_length else ALIKE_SECONDS
                 if len(samples) >= FIRST_LOOK and time.monotonic() - begun > seconds:
                     break
         if not samples:
             raise UnsuitableLoader("the data set is empty")
-        self.variable_length = len(set(sizes)) > 1
         if self.variable_length:
             order = sorted(range(len(samples)), key=lambda index: -sizes[index])
             samples = [samples[index] for index in order]
