@@ -30,6 +30,8 @@ export const peaks = z.object({
   optimizer_state_bytes: measuredBytes.default(null),
   /** Highest allocated but what was given back at once: workspace that a library does without. Null: not known, or no library is known to. */
   needed_bytes: measuredBytes.default(null),
+  /** The most that lay in pieces when the caching allocator had given back its cache. Null: it had not, or not known. */
+  pieces_bytes: measuredBytes.default(null),
 });
 export type Peaks = z.infer<typeof peaks>;
 export const NO_PEAKS = Object.fromEntries(Object.keys(peaks.shape).map((name) => [name, null])) as Peaks;

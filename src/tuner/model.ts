@@ -71,7 +71,10 @@ export class MemoryModel {
   readonly elastic: boolean;
   /** A library was at work that does with less workspace where memory is short: sizes above the line may fit all the same. */
   readonly flexible: boolean;
-  /** Largest size (not rounded) whose need alone, without workspace that libraries do without, fits: none above it does. Null: the need is not known. */
+  /**
+   * Largest size (not rounded) whose need, without workspace that libraries do without, fits, beside what was seen to lie in pieces: none above it
+   * does, or lasts. Null: the need is not known.
+   */
   readonly possible: number | null;
   /** The same with what an allocator holds beside it when memory is short. */
   readonly likely: number | null;
@@ -85,6 +88,8 @@ export class MemoryModel {
     readonly points: readonly CurvePoint[],
     readonly budgetBytes: number,
     grows = false,
+    /** The most that lay in pieces when memory was short, in bytes; null: not seen. */
+    readonly pieces: number | null = null,
   ) {
     const cached = points.some((r) => r.caching);
     this.caching = cached && !grows;
@@ -119,7 +124,7 @@ export class MemoryModel {
     const need = (some: readonly CurvePoint[]) => lineThrough(some, (r) => (r.needed as number) + beside);
     // At the least sizes the optimizer's step needs the most, whatever the size: from there on the line is none too steep.
     const bound = need(told);
-    this.possible = bound && solve(bound, budgetBytes);
+    this.possible = bound && solve(bound, budgetBytes - (pieces ?? 0));
     this.#need = need(told.filter((r) => (r.needed as number) >= RISEN * r.flat));
     this.likely = this.likelyWithin(budgetBytes);
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
@@ -148,7 +153,7 @@ export class MemoryModel {
 
   /** Largest size that is likely to do with so many bytes, if libraries do with the least of workspace; null: the need is not known. */
   likelyWithin(bytes: number): number | null {
-    return this.#need && solve(this.#need, bytes - LEFT_OVER);
+    return this.#need && solve(this.#need, bytes - (this.pieces ?? LEFT_OVER));
   }
 
   /**

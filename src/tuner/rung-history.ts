@@ -137,6 +137,11 @@ export class RungHistory {
     return ceiling !== null && this.#ran.some((o) => o.micro_batch === ceiling) ? ceiling : null;
   }
 
+  /** The most that lay in pieces where a process gave back its cache in a steady step, in bytes; null: not known. */
+  get pieces(): number | null {
+    return max(this.#ran.filter((o) => o.alloc_retries > 0).map((o) => o.peaks.pieces_bytes ?? 0)) || null;
+  }
+
   /** The last failure of the smallest size that failed. */
   get smallestFailure(): Observation | null {
     const failures = this.all.filter((o) => o.outcome !== 'fit');

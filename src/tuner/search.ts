@@ -120,7 +120,8 @@ export function verificationProbe(search: RungSearch): RungDecision & { kind: 'p
 }
 
 export function stateOf({ history, sizes, perLaunch, onHost, budgetBytes, grows, curved }: RungSearch): SearchState {
-  const model = new MemoryModel(pointsOf(history.sizes.flatMap((size) => history.fits(size))), budgetBytes, grows);
+  const points = pointsOf(history.sizes.flatMap((size) => history.fits(size)));
+  const model = new MemoryModel(points, budgetBytes, grows, history.pieces);
   return {
     history,
     model,

@@ -1,7 +1,7 @@
 import { lifeOf } from '../contract/measurement.js';
 import { smallestExcluded } from './excluded.js';
 import type { NextSize, SearchState } from './search-state.js';
-import { isCloseEnough, nearEnoughTo, SMALL } from './sizes.js';
+import { closingSize, isCloseEnough, nearEnoughTo, SMALL } from './sizes.js';
 
 /** Below this a sample more or less decides. */
 const TINY = 20;
@@ -49,13 +49,20 @@ function sizeToVerify(state: SearchState): number {
  * A fresh process was full to the brim at what was to be the largest: a size that is near enough to it, and leaves its allocator
  * room, is proved in that same process, which took more. Null: no such process is alive.
  */
-export function belowFilledBudget({ history, sizes }: SearchState, alive: boolean): NextSize | null {
+export function belowFilledBudget({ history, model, sizes }: SearchState, alive: boolean): NextSize | null {
   const { filledBudgetAt } = history;
   const last = history.all.at(-1);
   if (!alive || filledBudgetAt === null || last?.micro_batch !== filledBudgetAt) return null;
   const near = filledBudgetAt < SMALL ? nearEnoughTo(filledBudgetAt) : Math.floor((1 - BRIM) * filledBudgetAt);
-  const size = sizes.down(filledBudgetAt <= TINY ? filledBudgetAt - 1 : near);
-  if (size === null || size <= (history.largestVerified ?? 0) || size > (history.firstSizeOf(lifeOf(last)) ?? 0))
+  const lasting = model.pieces === null ? null : model.likely;
+  const size = sizes.down(Math.min(lasting ?? near, filledBudgetAt <= TINY ? filledBudgetAt - 1 : near));
+  const isNear = filledBudgetAt <= closingSize(history.largestVerified ?? 0);
+  if (
+    size === null ||
+    isNear ||
+    size <= (history.largestVerified ?? 0) ||
+    size > (history.firstSizeOf(lifeOf(last)) ?? 0)
+  )
     return null;
   return {
     size,

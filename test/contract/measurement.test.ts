@@ -7,7 +7,7 @@ import { worstRank } from '../../src/worker/search/worst-rank.js';
 
 const figures = {
   ...{ total_bytes: 100, forward_backward_bytes: 80, optimizer_bytes: 50, reserved_bytes: 90, resident_bytes: 40 },
-  ...{ parameter_bytes: 10, gradient_bytes: 10, optimizer_state_bytes: 20, needed_bytes: 70 },
+  ...{ parameter_bytes: 10, gradient_bytes: 10, optimizer_state_bytes: 20, needed_bytes: 70, pieces_bytes: 6 },
 };
 const told = {
   ...{ steps: 3, alloc_retries: 2, growth_bytes_per_step: -512, short: true, kept_by: 'losses, train.py:7' },

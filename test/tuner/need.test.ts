@@ -69,6 +69,42 @@ it('what a step needs leads near to the largest size in few processes, whatever 
   expect([part(0.5), part(0.9)]).toEqual([3, expect.toSatisfy((most: number) => most <= 5)]);
 });
 
+/** The same with segments that can grow, of which more lies in pieces in some steps than in others: what leaves too little room runs for twenty steps, but not for ever. */
+function jobWithPieces(n: Network, spread: number): Job & { lasting: number; proved: number } {
+  const job = jobOf({ ...n, pieces: 0, pages: (1 - spread) * n.pages });
+  const largest = (pages: number) => Math.floor((n.budget - CONTEXT - pages - n.resident) / n.perSample);
+  return {
+    lasting: largest(n.pages),
+    proved: largest(n.pages),
+    run: (...asked) => {
+      const result = job.run(...asked);
+      return result.peaks && (result.alloc_retries ?? 0) > 0
+        ? { ...result, peaks: { ...result.peaks, pieces_bytes: n.pages } }
+        : result;
+    },
+  };
+}
+
+it('what lies in pieces when the cache is given back tells which sizes last', () => {
+  const lives: number[] = [];
+  const short = fc.record({ network: networks, spread: fc.double({ min: 0, max: 0.2, noNaN: true }) });
+  fc.assert(
+    fc.property(short, ({ network, spread }) => {
+      const job = jobWithPieces({ ...network, workspace: 4 }, spread);
+      fc.pre(job.proved >= 8);
+      const c = constraints({ budgetBytes: network.budget, expandable: 'possible' });
+      const s = search(job, c, false, 400, true);
+      const { max_micro_batch: max } = found(s);
+      expect(max).toBeLessThanOrEqual(job.lasting);
+      expect(job.proved - max).toBeLessThanOrEqual(Math.max(2, Math.ceil(0.02 * job.proved)));
+      lives.push(s.observations.at(-1)?.life ?? 1);
+    }),
+    { numRuns: 200 },
+  );
+  const part = (of: number): number => lives.toSorted((a, b) => a - b)[Math.floor(of * lives.length)] as number;
+  expect([part(0.5), part(0.9)]).toEqual([3, expect.toSatisfy((most: number) => most <= 4)]);
+});
+
 it('a proof that lies a little below the end of the line is not asked for again and again', () => {
   const network = { budget: 2048 * MIB, resident: 95 * MIB, optimizer: 0, perSample: 25_764_864 };
   const job = jobOf({ ...network, workspace: 0.02, tried: 0, pieces: 0, pages: 10 * MIB });

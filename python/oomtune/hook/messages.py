@@ -86,6 +86,8 @@ class Costs(Peaks, Breakdown):
 
     #: What a step needs, whatever is given back at once left out; None: not known, or the same as what it takes.
     needed_bytes: int | None
+    #: The most that lay in pieces when the caching allocator had given back its cache; None: it had not, or not known.
+    pieces_bytes: int | None
     steps: int
     step_s: list[float]
     alloc_retries: int

@@ -58,6 +58,8 @@ class Settings:
         self.at_call = self.probing and environ.get("OOMTUNE_AT_CALL") == "1"
         #: With a loader's batch size the script's variables are set that hold it.
         self.sets_variables = self.probing and environ.get("OOMTUNE_SET_VARIABLES") == "1"
+        #: The size that the command's own words have only foretells the limit.
+        self.foretells = environ.get("OOMTUNE_FORETELLS") == "1"
         #: The first steps of this job, which runs as it stands, are measured.
         self.watched = self.mode == "apply" and environ.get("OOMTUNE_WATCH") == "1"
         #: This job leaves a fork of itself to a search, for the case that it runs out of memory in its first steps.

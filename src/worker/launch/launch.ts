@@ -7,7 +7,7 @@ import type { WorkDeps, WorkRequest } from '../types.js';
 import { isEnded } from './detached.js';
 import type { SessionHooks } from './hook-report.js';
 import { Session } from './session.js';
-import type { Hooking, SessionRequest } from './session-request.js';
+import { foretells, type Hooking, type SessionRequest } from './session-request.js';
 
 /** Loading may take long, but a search that hangs must end. */
 export const SEARCH_SECONDS = 1800;
@@ -44,7 +44,7 @@ export function launchSearch(owner: Owner, { hook, rung, expandable, probe }: Se
       filled: config ?? first,
       rung: { ...rung, ...(expandable ? { expandable_segments: true } : {}) },
       why: probe?.why ?? 'to see what the script asks for',
-      hook: { ...hook, knobs },
+      hook: { ...hook, knobs, foretells: probe !== null && foretells(probe, true) },
     },
   );
 }

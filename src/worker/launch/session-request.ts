@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { delimiter, join } from 'node:path';
 import { homePath, PACKAGE_ROOT } from '../../common/home.js';
 import { socketPath } from '../../common/private-folder.js';
+import type { Probe } from '../../contract/measurement.js';
 import type { LaunchSpec } from '../../runtime/types.js';
 
 /**
@@ -26,8 +27,18 @@ export interface Hooking {
   atCall?: boolean;
   /** With a loader's batch size the script's variables are set that hold it. */
   setsVariables?: boolean;
+  /** What argv has only foretells the limit: cuDNN need not try all of its algorithms for it. */
+  foretells?: boolean;
   /** The script trains on a card that is not there, and the hook writes into the launch's folder what its steps allocate. */
   estimate?: boolean;
+}
+
+/**
+ * Whether a size only foretells the limit, in a process that is to run others: then cuDNN need not try all of its algorithms for it. Where the
+ * command's words have it (`byWords`) only the smallest does: any other may be the answer.
+ */
+export function foretells({ purpose, fresh, knob }: Probe, byWords: boolean): boolean {
+  return !fresh && !knob && (purpose === 'floor' || (purpose === 'climb' && !byWords));
 }
 
 /** Each variable is 1 where its wish applies; the hook heeds it in the modes that it is for. */
@@ -37,6 +48,7 @@ const WISHES = {
   rehearses: 'OOMTUNE_REHEARSE',
   atCall: 'OOMTUNE_AT_CALL',
   setsVariables: 'OOMTUNE_SET_VARIABLES',
+  foretells: 'OOMTUNE_FORETELLS',
 } as const satisfies Partial<Record<keyof Hooking, string>>;
 
 /** `env`: with the knobs, without the hook's variables. */

@@ -12,16 +12,13 @@ import { exitOf, sinceThen } from './ends.js';
 import { HookReport, type SessionHooks } from './hook-report.js';
 import { FORK_SERVER, type HookEvent, HookServer } from './hook-server.js';
 import { MainEnd } from './main-end.js';
-import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } from './session-request.js';
+import { foretells, type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } from './session-request.js';
 
 /**
  * Probes that decide on a size also run samples of other lengths: changing lengths fragment a caching allocator's memory, and a
  * job must not be the first to meet that. Probes for speed do not.
  */
 const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
-/** These, in a process that is to run others, only foretell the limit: cuDNN need not try all of its algorithms for them. */
-const SMALL: readonly Probe['purpose'][] = ['floor', 'climb'];
-
 /** A life that has not ended so long after it was told to is not replaced. */
 const LIFE_ENDS_WITHIN_MS = 5000;
 
@@ -226,7 +223,7 @@ export class Session extends HookReport {
         steps: probe.steps,
         batch: probe.batch ?? null,
         vary: VARIED.includes(probe.purpose),
-        benchmark: probe.fresh || !SMALL.includes(probe.purpose),
+        benchmark: !foretells(probe, false),
       });
     }
     let measurement = await this.#measurement();

@@ -14,7 +14,7 @@ sys.path[:0] = PATH.split(":")
 from oomtune.hook.probe import needed_memory
 from oomtune.hook.probe.batch_factory import find_factory
 from oomtune.hook.probe.measurement import AllocatorHistory, Measurement
-from oomtune.hook.probe.needed_memory import NeededMemory, needed_peak
+from oomtune.hook.probe.needed_memory import NeededMemory, need_of
 from oomtune.hook.watch.cudnn import chooses, libraries
 
 LOOP = """
@@ -97,13 +97,21 @@ def gave(address, size):
     return {"action": "free_requested", "addr": address, "size": size}
 
 
+def more(size):
+    return {"action": "segment_map", "addr": 9, "size": size}
+
+
+def less(size):
+    return {"action": "segment_unmap", "addr": 9, "size": size}
+
+
 class Needed(unittest.TestCase):
     """Of a history as torch's allocator keeps it."""
 
     MIB = 1 << 20
 
     def peak(self, *events):
-        return needed_peak(events, 100 * self.MIB) // self.MIB
+        return need_of(events, 100 * self.MIB, 0)[0] // self.MIB
 
     def test_what_is_given_back_at_once_is_not_needed(self):
         m = self.MIB
@@ -118,20 +126,43 @@ class Needed(unittest.TestCase):
         self.assertEqual(self.peak(took(1, 300 * m), gave(7, 50 * m), gave(1, 300 * m)), 400)
 
     def test_what_is_small_is(self):
-        self.assertEqual(needed_peak([took(1, 900), gave(1, 900)], 0), 900)
+        self.assertEqual(need_of([took(1, 900), gave(1, 900)], 0, 0)[0], 900)
         self.assertEqual(self.peak(), 100)
+
+    def test_what_it_still_holds_but_has_not_allocated_when_it_has_given_back_its_cache_lies_in_pieces(self):
+        m = self.MIB
+        short = [gave(1, 60 * m), less(20 * m), less(10 * m), more(40 * m), took(2, 70 * m)]
+        # 130 MiB held and 40 allocated, then 160 and 100.
+        self.assertEqual(need_of(short, 100 * m, 160 * m), (110 * m, 90 * m))
+        again = [*short, less(5 * m), more(30 * m)]
+        self.assertEqual(need_of(again, 100 * m, 160 * m)[1], 90 * m)
+        self.assertIsNone(need_of([took(1, m), more(5 * m), gave(1, m)], 100 * m, 160 * m)[1])
+
+    def test_whole_segments_that_are_given_back_tell_nothing_of_pieces(self):
+        m = self.MIB
+        whole = [{"action": "segment_free", "addr": 1, "size": 20 * m}, took(1, 5 * m)]
+        self.assertIsNone(need_of(whole, 100 * m, 160 * m)[1])
 
     def test_it_is_read_from_torchs_own_history(self):
         memory = Recorded([took(1, 64), took(2, 5 << 20), gave(2, 5 << 20)])
         needed = NeededMemory(memory.torch(), memory, memory)
-        self.assertIsNone(needed.end())
+        self.assertEqual(needed.end(), (None, None))
         with mock.patch.object(needed_memory, "may_do_with_less", lambda torch, modules: True):
             needed.begin()
-            self.assertEqual(needed.end(), 7 * self.MIB + 64)
-            self.assertEqual(memory.asked, ["all", None])
             needed.begin()
-            self.assertEqual(needed.end(), 7 * self.MIB + 64)
+            self.assertEqual(needed.end(), (7 * self.MIB + 64, None))
             self.assertEqual(memory.asked, ["all", None])
+
+    def test_what_a_probe_that_goes_on_needs_more_is_needed(self):
+        m = self.MIB
+        memory = Recorded([took(1, 5 * m)], then=[took(1, 3 * m), less(2 * m), took(2, m)])
+        needed = NeededMemory(memory.torch(), memory, memory)
+        with mock.patch.object(needed_memory, "may_do_with_less", lambda torch, modules: True):
+            needed.begin()
+            self.assertEqual(needed.end(), (12 * m, None))
+            needed.begin()
+            self.assertEqual(needed.end(), (12 * m, 8 * m))
+        self.assertEqual(memory.asked, ["all", None, "all", None])
 
     def test_the_scripts_own_history_is_left_alone_and_recurrent_layers_need_what_they_take(self):
         for recording, recurrent in ((True, False), (False, True)):
@@ -139,22 +170,22 @@ class Needed(unittest.TestCase):
             needed = NeededMemory(memory.torch(), memory, memory)
             with mock.patch.object(needed_memory, "may_do_with_less", lambda torch, modules: True):
                 needed.begin()
-            self.assertIsNone(needed.end())
+            self.assertEqual(needed.end(), (None, None))
             self.assertEqual(memory.asked, [])
 
 
 class Recorded:
     """Stands in for torch on a GPU, its modules and the meter: an allocator that keeps a history, and what was asked of it."""
 
-    def __init__(self, events, recording=False, recurrent=False):
-        self._events = events
+    def __init__(self, events, recording=False, recurrent=False, then=()):
+        self._histories = [events, then]
         self._recording = recording
         self._recurrent = recurrent
         self.asked = []
 
     def torch(self):
         memory = SimpleNamespace(
-            _record_memory_history=self._record, _snapshot=lambda: {"device_traces": [self._events]}
+            _record_memory_history=self._record, _snapshot=lambda: {"device_traces": [self._histories.pop(0)]}
         )
         cuda = SimpleNamespace(memory=memory, current_device=lambda: 0)
         return SimpleNamespace(
@@ -169,6 +200,9 @@ class Recorded:
 
     def live(self):
         return 7 << 20
+
+    def reserved(self):
+        return 20 << 20, 900 << 20
 
 
 class Refusing:

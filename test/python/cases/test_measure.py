@@ -47,6 +47,15 @@ class Measuring(unittest.TestCase):
         self.assertEqual(result.output, "batch 8\n" * 3 + "batch 20\n" * 2)
         self.assertEqual([m["micro_batch"] for m in result.of("measured")], [8, 20])
 
+    def test_a_size_that_only_foretells_the_limit_is_measured_without_cudnns_benchmark_and_what_follows_with_the_scripts(self):
+        for own in (True, False):
+            text = "torch.backends.cudnn.benchmark = %s\n" % own + LOADER
+            text = SCRIPT.replace("'batch', len(x)", "len(x), torch.backends.cudnn.benchmark") + text
+            for foretells, first in ((1, False), ("", own)):
+                env = {"OOMTUNE_MICRO_BATCH": 8, "OOMTUNE_FORETELLS": foretells}
+                result = run(text, "measure", [probe(20, steps=2)], ["8", "1"], **env)
+                self.assertEqual(result.output, "8 %s\n" % first * 3 + "20 %s\n" % own * 2, result.errors)
+
     def test_a_loader_of_another_size_is_left_alone(self):
         result = run(SCRIPT + LOADER, "measure", (), ["8", "1"], OOMTUNE_MICRO_BATCH=4)
         self.assertFalse(result.one("loop")["can"]["batch"])

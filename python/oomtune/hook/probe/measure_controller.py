@@ -12,7 +12,6 @@ from ..apply.pending_rung import PendingRung
 from ..report.training_loop import describe
 from ..watch.loader import own_batch
 from .batch_factory import UnsuitableLoader
-from .measurement import Measurement
 from .probe import ProbeRequest
 from .probe_controller import ProbeController
 from .step_phases import FORWARD_BACKWARD, StepPhases
@@ -120,7 +119,7 @@ class MeasureController(ProbeController):
         hook.phase = "train"
         # Without a loader the first batch was made before: what was allocated until now counts for the first step.
         phases = StepPhases(probe.memory, FORWARD_BACKWARD, reset=False) if iterator is None else None
-        probe.measurement = Measurement(probe.memory, probe.breakdown(), hook.settings.steps, phases=phases)
+        probe.measure(hook.settings.steps, phases=phases, benchmark=not hook.settings.foretells)
 
     def _set_request(self) -> None:
         settings = self._hook.settings

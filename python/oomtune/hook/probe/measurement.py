@@ -75,9 +75,10 @@ class Measurement:
             self.seconds, self._timed = [], []
             self.phases.clear()
             self._allocator.clear()
-        elif self._retries is None:
+        else:
             # The first step may retry while the cache fills; later steps are the steady state.
-            self._retries = self._memory.retries()
+            if self._retries is None:
+                self._retries = self._memory.retries()
             if self._needed is not None:
                 self._needed.begin()
 
@@ -119,10 +120,12 @@ class Measurement:
     def costs(self) -> Costs:
         # Steps on shorter samples, and on fewer, are faster: they do not count.
         timed = [seconds for seconds, counts in zip(self.seconds, self._timed) if counts]
+        needed, pieces = (None, None) if self._needed is None else self._needed.end()
         return {
             **self.phases.peaks(),
             **self._breakdown.figures(),
-            "needed_bytes": None if self._needed is None else self._needed.end(),
+            "needed_bytes": needed,
+            "pieces_bytes": pieces,
             "steps": len(self.seconds),
             "step_s": [round(seconds, 6) for seconds in timed],
             "alloc_retries": self._memory.retries() - (self._retries or 0),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..instrumentation import Instrumentation
     from ..messages import Measured
     from ..types import Loader, Memory, Message
+    from .step_phases import StepPhases
 
 
 #: The step of a probe that gets the smaller batch that ends a pass, if not a later one, where memory is short.
@@ -100,7 +101,6 @@ class Probe:
         # First, as what waits on the host has no room on the device.
         instrumentation.optimizers.reset_state()
         instrumentation.rung.switch(request.rung)
-        self._benchmark.allow(request.benchmark)
         if instrumentation.card is not None:
             # The trace of each size begins as that of a fresh process.
             for parameter in instrumentation.optimizers.parameters():
@@ -118,9 +118,18 @@ class Probe:
         self._looked = None
         # Changing lengths matter to a caching allocator, and where a micro-batch has more samples if they are short.
         vary = variable_length and (self.fragments or self.counts_tokens)
-        needed = NeededMemory(instrumentation.torch, self.memory, instrumentation.modules) if self.fragments else None
-        self.measurement = Measurement(self.memory, self.breakdown(), request.steps, skip, vary=vary, needed=needed)
+        self.measure(request.steps, skip, vary=vary, benchmark=request.benchmark)
         self.set_group()
+
+    def measure(
+        self, steps: int, skip: int = 0, *, phases: StepPhases | None = None, vary: bool = False, benchmark: bool = True
+    ) -> None:
+        """From the next step on. `benchmark`: cuDNN may try all of its algorithms, if the script lets it; the others are Measurement's."""
+        instrumentation, memory = self._instrumentation, self.memory
+        self._benchmark.allow(benchmark)
+        caching = memory.reserved() is not None
+        needed = NeededMemory(instrumentation.torch, memory, instrumentation.modules) if caching else None
+        self.measurement = Measurement(memory, self.breakdown(), steps, skip, phases=phases, vary=vary, needed=needed)
 
     def end(self) -> None:
         """The loop goes on as the script has it."""
