@@ -7,10 +7,8 @@ const SAME = 0.98;
 const SAME_FOR_A_START = 0.9;
 /** What is needed is a line from so early on: part of the limit by the peaks. */
 const SEEN = 0.2;
-/** Parts of what is likely to fit that are tried, one after the other, until one fits. */
-const PARTS = [0.98, 0.955, 0.93, 0.9];
-/** So many may run out of memory, before the line of the peaks is believed instead. */
-const FAILURES = 2;
+/** Parts of what is likely to fit that are tried, one after the other, until one fits; where none does, the line of the peaks is believed instead. */
+const PARTS = [0.98, 0.955, 0.93];
 
 /**
  * The size that fits if libraries do with the least of workspace, where that is more than the peaks promise: what a step needs is a line of which two
@@ -26,9 +24,9 @@ export function withLessWorkspace({ history, model, sizes }: SearchState): NextS
   if (!Number.isFinite(likely) || promised >= same * likely || top < SEEN * Math.min(lower, likely)) return null;
   const tried = history.all.filter((o) => o.micro_batch > promised && o.micro_batch <= likely);
   const begun = new Set(tried.filter((o) => o.fresh).map((o) => o.micro_batch)).size;
-  const part = PARTS[begun];
+  // Where the first has told what lies in pieces, that is what is likely.
+  const part = begun === 1 && model.pieces !== null ? 1 : PARTS[begun];
   if (part === undefined || (tried.length > 0 && begun === 0)) return null;
-  if (begun >= FAILURES && tried.every((o) => o.outcome !== 'fit')) return null;
   const size = sizes.down(Math.min(part * likely, nearEnoughTo(ceiling ?? Number.POSITIVE_INFINITY)));
   if (size === null || size <= promised) return null;
   return {
