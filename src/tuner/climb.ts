@@ -19,9 +19,6 @@ const NEAR = 0.7;
 const AWAY = 1.05;
 /** So many times what fits is the next size along a curve at most: a bend that far off is not seen yet. */
 const FAR_OFF = 16;
-/** Where no line tells how much more fits each stride is so many times as long as the one before. */
-const TRIPLE = 3;
-const LESS_WORKSPACE = 'more fits than the line of the peaks promised, as libraries do with less workspace';
 /** Parts of the way to the limit that these strides take, from below half of it and from above: the slope may be that much steeper up there. */
 const HALFWAY = 0.6;
 const MOST = 0.87;
@@ -124,13 +121,8 @@ function climbCurve(state: SearchState, parabola: Parabola, top: number): NextSi
 
 /** Every byte is counted: the limit itself, then a size that ends the search if it fails. */
 function towardsLimit(state: SearchState, top: number, excluded: number): NextSize {
-  const { model, history } = state;
+  const { model } = state;
   const size = exactLimit(state);
-  if (model.isStretched(top)) {
-    const [before] = history.sizes.filter((one) => model.isStretched(one)).slice(-2, -1);
-    const size = Math.max(closingSize(top), before === undefined ? 0 : top + TRIPLE * (top - before));
-    return { size, purpose: 'bound', why: LESS_WORKSPACE };
-  }
   if (size > top && size >= (1 + LEAST) * top - 1)
     return { size, purpose: 'climb', why: 'the largest size that is predicted to fit' };
   const most = model.grown ? Math.min(excluded - 1, HIGHEST * (model.upper as number)) : 0;

@@ -43,8 +43,6 @@ const SATURATED = 0.97;
 const BENT = 0.01;
 /** A larger size that takes less than this part of what a smaller one took shows that the smaller one was given what it did not need. */
 const LESS = 0.95;
-/** Above the line's limit by more than it may be off. */
-const BEYOND = 1.02;
 /** Sizes nearer than this part of the larger to it tell no slope: what one process takes more than another decides it. */
 export const APART = 0.75;
 /** Without separate phases: the rise over the lowest peak that shows that a point has left the optimizer's floor. */
@@ -128,12 +126,6 @@ export class MemoryModel {
     this.#need = need(told.filter((r) => (r.needed as number) >= RISEN * r.flat));
     this.likely = this.likelyWithin(budgetBytes);
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
-  }
-
-  /** Whether a size that fits lies beyond the line, as libraries do with less workspace there. What segments that can grow give back is no reason. */
-  isStretched(size: number): boolean {
-    const line = this.grown ? this.upper : this.lower;
-    return this.flexible && line !== null && size > BEYOND * line;
   }
 
   /** Bytes that one more sample adds to the peak of forward and backward; null: no line yet. */

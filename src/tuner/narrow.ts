@@ -7,8 +7,6 @@ import { closingSize, nearEnoughTo } from './sizes.js';
 const NEARBY = 0.95;
 /** What fits and what failed are so many times apart that the next size lies between them by its order of magnitude. */
 const FAR_OFF = 4;
-/** Where no line tells: a fit costs a process a few steps, a failure costs it its life, so that strides upwards are cheaper than halving. */
-const STRIDES = 3;
 /** A prediction that is less than this above what fits tells nothing of the gap. */
 const AHEAD = 1.02;
 
@@ -49,10 +47,6 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   const why = `${ceiling} failed: the largest below it that is likely to fit`;
   // Whether this one fits or fails, what fits and what does not are then within 2 per cent.
   if (near > top && near <= closingSize(top)) return { size: near, purpose: 'bound', why };
-  if (model.isStretched(top)) {
-    const part = perLaunch ? 1 / 2 : 1 / STRIDES;
-    return { ...between(part), size: Math.max(closingSize(top), top + part * (ceiling - top)) };
-  }
   // A prediction that failed twice is not followed a third time.
   if (failedAbove(state, top) > 1) return between(1 / 2);
   if (spansPhases(model)) {

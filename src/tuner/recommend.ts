@@ -22,8 +22,6 @@ const WELL_BELOW = 0.95;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
 const SAME = 0.03;
 
-/** Where memory does not tell how much headroom a size leaves, one this near to the wanted number of samples is as good. */
-const BELOW_STRETCHED = 0.95;
 /** Parts of what the recommended size may hold up to which its peak is predicted: pieces make a line less certain. */
 const NEAR_LINE = 0.995;
 const BELOW_LINE = 0.98;
@@ -165,7 +163,7 @@ export function leavesRoom(history: RungHistory, size: number, limit: number, ch
   const { max, model, headroomPct } = choice;
   const peak = highest(history, size, lastingPeak);
   if (peak !== null && needsNoMore(model, size, limit)) return true;
-  if (peak !== null && (peak <= limit || !model.isStretched(max))) return peak <= limit;
+  if (peak !== null) return peak <= limit;
   return size <= max * (1 - headroomPct / 100) || headroomPct === 0;
 }
 
@@ -185,10 +183,6 @@ export function largestWithHeadroom(
   if (bad.length > 1) return null;
   const byNeed = model.likelyWithin(limit);
   if (byNeed !== null && spent < 2) return choices.down(Math.min(byNeed, max, ...slow));
-  if (model.isStretched(max) && spent < 2) {
-    const wanted = choices.down(max * (1 - headroomPct / 100));
-    return (good.at(-1) ?? 0) < BELOW_STRETCHED * (wanted ?? 0) ? wanted : null;
-  }
   // A size that was measured to leave too little is not predicted again.
   const tight = measured
     .filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0))
@@ -233,13 +227,9 @@ export function tightNote({ headroomPct }: Pick<Choice, 'headroomPct'>): string 
 }
 
 /** Null: the peak of the size is no library's workspace. */
-function workspaceNote({ model, max, headroomPct }: Choice, size: number, limit: number): string | null {
-  const isNeed = needsNoMore(model, size, limit);
-  if (!isNeed && !model.isStretched(max)) return null;
-  const leaves = isNeed
-    ? `what the size needs leaves ${headroomPct} % of the budget`
-    : `the size has ${headroomPct} % fewer samples than the largest`;
-  return `cuDNN takes what memory is left as workspace and does with less: ${leaves}, and less than ${headroomPct} % of the budget shows as free.`;
+function workspaceNote({ model, headroomPct }: Choice, size: number, limit: number): string | null {
+  if (!needsNoMore(model, size, limit)) return null;
+  return `cuDNN takes what memory is left as workspace and does with less: what the size needs leaves ${headroomPct} % of the budget, and less than ${headroomPct} % of the budget shows as free.`;
 }
 
 /** Whether a size takes no more than `limit`, but for workspace that libraries do without. */

@@ -49,9 +49,7 @@ export interface RungSearch {
 
 /** Sizes that one process is asked for on a rung at most. */
 export const MOST_SIZES = 8;
-/** So many times a size that fills the budget to the brim is far enough above it for a library to be refused its workspace. */
-const PAST = 1.1;
-/** A process that begins with at most so many times what the one before it proved goes on from there. */
+/** A process that begins with at most so many times what the one before it began with goes on from there, twice as far. */
 const SHORT = 1.2;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 export const GRADIENTS = 0.25;
@@ -67,15 +65,12 @@ export function searchRung(search: RungSearch): RungDecision {
   const state = stateOf(search);
   const advice = adviceFor(search, state);
   const whole = wholeBatch(search, state);
-  const done = settled(state);
-  const past = done ? pastFilledBudget(state) : null;
-  if (!done || whole || past) {
+  if (!settled(state) || whole) {
     // A larger size may kill the process that verified this one, so the size to recommend is measured first.
     if (search.alive && advice?.proved && 'measure' in advice) return measured(advice);
     const next =
       belowFilledBudget(state, search.alive) ??
       whole ??
-      past ??
       judgement(state) ??
       withLessWorkspace(state) ??
       (advice?.proved ? aboveProved(state) : null) ??
@@ -168,34 +163,19 @@ function outgrown(o: Observation): string {
 
 /**
  * A fresh process has proved the largest size so far, and is still there: what is worth another process is what it takes 2 per cent
- * above that, or more where that was too little before. Null: it has been tried, or every byte is counted, so that the line tells better.
+ * above that, or twice as much more as was too little before. Null: it has been tried, or every byte is counted, so that the line tells better.
  */
 function aboveProved(state: SearchState): NextSize | null {
   const { history, model, sizes } = state;
   const { top } = history;
   if (!model.grown || model.lower === null || top === null || history.largestVerified !== top) return null;
-  // Where what is needed is known, libraries doing with less is no surprise.
-  if ((model.isStretched(top) && model.likely === null) || exactLimit(state) >= closingSize(top)) return null;
+  if (exactLimit(state) >= closingSize(top)) return null;
   const excluded = smallestExcluded(state);
-  const promised = promisedBefore(history, top);
-  const size = sizes.down(Math.max(closingSize(top), Math.min(2 * top - promised, (top + excluded) / 2)));
+  const before = history.begun.at(-2) ?? 0;
+  const stride = top < SHORT * before ? 2 * (top - before) : 0;
+  const size = sizes.down(Math.max(closingSize(top), Math.min(top + stride, (top + excluded) / 2)));
   if (size === null || size <= top || size >= excluded) return null;
-  const step = closing(top, size);
-  const why = size > closingSize(top) ? `more fits than the ${promised} that were promised` : step.why;
-  return { ...step, fresh: history.forks, why };
-}
-
-/**
- * The size from which fresh processes rose to `top` in short strides. Whatever promised it promised too little, and nobody knows by how
- * much, so the next goes as far again above `top` as they have come since (acgan of PyTorch-GAN fits four times the promise).
- */
-function promisedBefore({ begun }: RungHistory, top: number): number {
-  let from = top;
-  for (const [at, size] of begun.entries()) {
-    const before = begun[at - 1] ?? 0;
-    if (size > Math.max(SHORT * before, 2 * before - from)) from = size;
-  }
-  return from;
+  return { ...closing(top, size), fresh: history.forks };
 }
 
 /** A fresh process decides on the size whose failure is to end the search. Null: that is decided, or something else ends it. */
@@ -207,25 +187,6 @@ function judgement(state: SearchState): NextSize | null {
     purpose: 'bound',
     fresh: true,
     why: 'it failed in a process that had run other sizes: a fresh one decides',
-  };
-}
-
-/**
- * The search would end below a size that filled the budget to the brim, where a library was at work that does with less workspace: a larger one
- * may be refused it, and have room to spare (a DCGAN under 3 GiB of an H200: 274 samples give back the cache in every step, 280 to
- * 1036 do not). One is tried. Null: something larger has been, or each is a launch for a value that is no batch.
- */
-function pastFilledBudget({ history, model, sizes, parabola }: SearchState): NextSize | null {
-  const { filledBudgetAt: filled } = history;
-  if (filled === null || !model.flexible || parabola) return null;
-  if (PAST * filled > (model.possible ?? Number.POSITIVE_INFINITY)) return null;
-  const size = sizes.down(PAST * filled);
-  if (size === null || size <= filled || history.all.some((o) => o.micro_batch > filled)) return null;
-  return {
-    size,
-    purpose: 'bound',
-    fresh: true,
-    why: `${filled} left a library no room: refused its workspace, a larger size may fit`,
   };
 }
 
