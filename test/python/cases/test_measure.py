@@ -47,7 +47,9 @@ class Measuring(unittest.TestCase):
         self.assertEqual(result.output, "batch 8\n" * 3 + "batch 20\n" * 2)
         self.assertEqual([m["micro_batch"] for m in result.of("measured")], [8, 20])
 
-    def test_a_size_that_only_foretells_the_limit_is_measured_without_cudnns_benchmark_and_what_follows_with_the_scripts(self):
+    def test_a_size_that_only_foretells_the_limit_is_measured_without_cudnns_benchmark_and_what_follows_with_the_scripts(
+        self,
+    ):
         for own in (True, False):
             text = "torch.backends.cudnn.benchmark = %s\n" % own + LOADER
             text = SCRIPT.replace("'batch', len(x)", "len(x), torch.backends.cudnn.benchmark") + text

@@ -45,10 +45,10 @@ class Measurement:
         self.skip = skip
         #: This step has the smaller batch that a pass ends with.
         self.ends_pass = False
-        #: Whether the seconds of each step count.
-        self._timed: list[bool] = []
+        #: Steps that were measured, and the seconds of those that had as many samples as asked for, none of them shorter.
+        self.steps = 0
+        self._seconds: list[float] = []
         self.phases = phases or StepPhases(memory)
-        self.seconds: list[float] = []
         self._allocator = AllocatorHistory(memory)
         self._clock: float | None = None
         self._retries: int | None = None
@@ -65,14 +65,15 @@ class Measurement:
         smaller = self.ends_pass or self.varied_step() is not None
         self.phases.step_ends(least=smaller)
         if self._clock is not None:
-            self.seconds.append(now - self._clock)
-            self._timed.append(not smaller)
+            self.steps += 1
+            if not smaller:
+                self._seconds.append(now - self._clock)
         self.ends_pass = False
         self._clock = now
         self._allocator.step_done()
         if self.skip > 0:
             self.skip -= 1
-            self.seconds, self._timed = [], []
+            self.steps, self._seconds = 0, []
             self.phases.clear()
             self._allocator.clear()
         else:
@@ -87,19 +88,14 @@ class Measurement:
         """The caching allocator has given back its cache in a steady step."""
         return self._retries is not None and self._memory.retries() > self._retries
 
-    @property
-    def steps(self) -> int:
-        return len(self.seconds)
-
     def measure_gradients(self) -> None:
         """In the first step only, whose seconds do not count."""
-        if not self.seconds:
+        if self.steps == 0:
             self._breakdown.see_gradients()
 
     def varied_step(self) -> int | None:
         """The number of this step if it has other samples than the longest; else None."""
-        step = len(self.seconds)
-        return step if self.varies and step % 2 == 1 else None
+        return self.steps if self.varies and self.steps % 2 == 1 else None
 
     def extend(self, steps: int) -> None:
         """Continues for more steps. Restarts the clock, as the wait for the worker belongs to no step."""
@@ -109,25 +105,22 @@ class Measurement:
     def complete(self, optimizers: Optimizers) -> bool:
         """Enough steps, and two of each optimizer (a generator may step once in five of its critic's): its first makes the
         state that its second backward pass finds in memory."""
-        done = len(self.seconds)
-        if done < self.wanted:
+        if self.steps < self.wanted:
             return False
-        if optimizers.step_is_missing(2) and done < self.wanted + MOST_EXTRA_STEPS:
+        if optimizers.step_is_missing(2) and self.steps < self.wanted + MOST_EXTRA_STEPS:
             return False
         optimizers.stop_waiting()
         return True
 
     def costs(self) -> Costs:
-        # Steps on shorter samples, and on fewer, are faster: they do not count.
-        timed = [seconds for seconds, counts in zip(self.seconds, self._timed) if counts]
         needed, pieces = (None, None) if self._needed is None else self._needed.end()
         return {
             **self.phases.peaks(),
             **self._breakdown.figures(),
             "needed_bytes": needed,
             "pieces_bytes": pieces,
-            "steps": len(self.seconds),
-            "step_s": [round(seconds, 6) for seconds in timed],
+            "steps": self.steps,
+            "step_s": [round(seconds, 6) for seconds in self._seconds],
             "alloc_retries": self._memory.retries() - (self._retries or 0),
             "flexible_workspaces": self._breakdown.may_do_with_less(),
             # A loop that does not survive a refusal measures nothing.

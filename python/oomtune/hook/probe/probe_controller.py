@@ -15,7 +15,8 @@ from ..apply.knobs import RungKnobs
 from ..report.exceptions import caught_oom_message
 from ..report.training_loop import describe
 from ..watch.loader import own_batch
-from .batch_factory import BatchFactories, UnsuitableLoader
+from .batch_factories import BatchFactories
+from .batch_factory import UnsuitableLoader
 from .batch_size_variables import BatchSizeVariables
 from .call_resizer import CallResizer, mentions_loaders
 from .iterations import Iterations, LeadingLoader, LoopCandidates
