@@ -37,11 +37,11 @@ function smallestImpossible(state: SearchState): number {
 }
 
 /**
- * Each size is a launch on host memory, where nothing lies in an allocator's cache: the largest fills the budget so nearly that 2 per cent more
+ * Each size is a launch, and nothing lies in an allocator's cache: the largest fills the budget so nearly that 2 per cent more
  * would not fit even if the peak rose only half as steeply from here on. So no launch is spent on seeing that fail.
  */
-function isFull({ history, model, perLaunch, onHost }: SearchState): boolean {
-  if (!perLaunch || !onHost) return false;
+function isFull({ history, model, perLaunch, counted }: SearchState): boolean {
+  if (!perLaunch || !counted) return false;
   const [first, middle, last] = model.points.slice(-3);
   if (!first || !middle || !last || last.phased || last.caching || model.elastic || last.microBatch !== history.top)
     return false;

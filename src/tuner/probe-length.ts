@@ -30,7 +30,7 @@ export function isLongEnough({ steps: ran, short }: Observation, steps: number, 
 /** How long a probe is to run, by what it is for and by what was seen so far. `proves`: a fit of it may be the answer. */
 export function probeLength(
   { purpose, size, proves }: { purpose: Probe['purpose']; size: number; proves: boolean },
-  { steps, budgetBytes, onHost, driven }: Constraints,
+  { steps, budgetBytes, counted, driven }: Constraints,
   seen: readonly Observation[],
   grows: boolean,
 ): Pick<Probe, 'steps' | 'rest_steps' | 'rest_within'> & Doubt {
@@ -41,7 +41,7 @@ export function probeLength(
     if (!steady && seen.some((o) => mayGrow(o, budgetBytes))) return BELIEVED;
     // Few samples take little time: there the steps show whether their peaks vary, so that most sizes are proved in fewer. A loop that
     // is driven is sent back to its start where it is shorter.
-    if (onHost && driven && purpose === 'floor') return BELIEVED;
+    if (counted && driven && purpose === 'floor') return BELIEVED;
     if (proves && mayVary(size, seen, budgetBytes)) return VARIED;
     return purpose === 'speed' && !stepsAreLong(size, seen) ? SPEED_STEPS : 0;
   };

@@ -111,7 +111,7 @@ export class RungSearches {
       driven: c.driven,
       alive: (last?.alive ?? false) && (last?.expandable_segments ?? false) === grows,
       perLaunch: fits.length > 0 && fits.every((o) => !o.alive),
-      onHost: c.onHost ?? false,
+      counted: c.counted ?? false,
       guess: null,
     };
   }

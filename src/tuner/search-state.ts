@@ -14,8 +14,8 @@ export interface SearchState {
   sizes: Sizes;
   /** Each probe is a launch of its own: no size may be wasted, and every one is proof by itself. */
   perLaunch: boolean;
-  /** The device is host memory: no allocator of a GPU keeps memory that it could give back. */
-  onHost: boolean;
+  /** Each byte is counted: no allocator of a GPU keeps memory that it could give back. */
+  counted: boolean;
   /** Where the peak may rise with the square of the size: the curve that takes the place of the model's line. */
   parabola?: Parabola;
 }

@@ -41,8 +41,8 @@ export interface RungSearch {
   /** The process of the last probe can take another one on this rung. */
   alive: boolean;
   perLaunch: boolean;
-  /** The device is host memory. */
-  onHost: boolean;
+  /** Each byte is counted where it is taken. */
+  counted: boolean;
   /** A size to try, fresh, before anything is known: it may save the climb. */
   guess: number | null;
 }
@@ -114,7 +114,7 @@ export function verificationProbe(search: RungSearch): RungDecision & { kind: 'p
   return { kind: 'probe', fresh: true, ...verification(stateOf(search)) };
 }
 
-export function stateOf({ history, sizes, perLaunch, onHost, budgetBytes, grows, curved }: RungSearch): SearchState {
+export function stateOf({ history, sizes, perLaunch, counted, budgetBytes, grows, curved }: RungSearch): SearchState {
   const points = pointsOf(history.sizes.flatMap((size) => history.fits(size)));
   const model = new MemoryModel(points, budgetBytes, grows, history.pieces);
   return {
@@ -122,7 +122,7 @@ export function stateOf({ history, sizes, perLaunch, onHost, budgetBytes, grows,
     model,
     sizes,
     perLaunch,
-    onHost,
+    counted,
     ...(curved ? { parabola: new Parabola(model.points, budgetBytes) } : {}),
   };
 }

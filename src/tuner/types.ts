@@ -26,8 +26,8 @@ export interface Constraints {
   switches: boolean;
   /** Checkpointing can take some of the model's blocks. Absent: all or none. */
   someBlocks?: boolean;
-  /** The device is host memory: each byte is counted where it is taken. Absent: it is not. */
-  onHost?: boolean;
+  /** Each byte is counted where it is taken, and nothing lies in an allocator's cache: host memory, and XLA's pool. Absent: it is not so. */
+  counted?: boolean;
   maxLaunches: number | null;
   /** The micro-batch that the script asks for by itself: tried first on the first rung; null: unknown. */
   ownBatch: number | null;

@@ -101,7 +101,7 @@ describe('a peak that bends', () => {
               },
             },
     };
-    const s = search(job, constraints({ budgetBytes: 200 * MIB, driven: false, switches: false, onHost: true }), true);
+    const s = search(job, constraints({ budgetBytes: 200 * MIB, driven: false, switches: false, counted: true }), true);
     const { max_micro_batch: most } = found(s);
     expect(total(most)).toBeLessThanOrEqual(200 * MIB);
     expect(total(Math.ceil(1.02 * most) + 1)).toBeGreaterThan(200 * MIB);

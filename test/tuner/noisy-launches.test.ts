@@ -27,7 +27,7 @@ const job: Job = {
 };
 
 it('takes six launches of a real curve that is no line below a few thousand samples', () => {
-  const s = search(job, constraints({ budgetBytes: 1200 * MIB, driven: false, switches: false, onHost: true }), true);
+  const s = search(job, constraints({ budgetBytes: 1200 * MIB, driven: false, switches: false, counted: true }), true);
   expect(found(s).max_micro_batch).toBeGreaterThan(0.98 * 18600 - 1);
   expect(s.launches).toBe(6);
 });
@@ -61,7 +61,7 @@ describe('a line of peaks, each size a launch', () => {
       };
       const s = search(
         job,
-        constraints({ budgetBytes: budget * MIB, driven: false, switches: false, onHost: true }),
+        constraints({ budgetBytes: budget * MIB, driven: false, switches: false, counted: true }),
         true,
       );
       const truth = Math.floor((budget - base) / sample);
@@ -84,6 +84,21 @@ describe('a line of peaks, each size a launch', () => {
   });
 });
 
+it("of a GPU's pool that counts what is used end without a failure where the largest fills it", () => {
+  const job: Job = {
+    run: ({ micro_batch: size }) => {
+      const total = Math.max(947, 870 + 0.862 * size) * MIB;
+      return total > 6732 * MIB ? { outcome: 'device_oom' } : { outcome: 'fit', peaks: { total_bytes: total } };
+    },
+  };
+  const s = search(job, constraints({ budgetBytes: 6732 * MIB, driven: false, switches: false, counted: true }), true);
+  const truth = Math.floor((6732 - 870) / 0.862);
+  expect(found(s).max_micro_batch).toBeLessThanOrEqual(truth);
+  expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(0.98 * truth);
+  expect(s.launches).toBeLessThanOrEqual(7);
+  expect(s.oomLaunches).toBeLessThanOrEqual(1);
+});
+
 /** As JAX on the CPU device: each process's threads hold up to so many MiB of a budget of 200, another amount each time. */
 describe.each([0.5, 1, 2])('launches that each hold up to %s MiB more, of 200', (noise) => {
   it('end within nine, whatever each holds', () => {
@@ -100,7 +115,7 @@ describe.each([0.5, 1, 2])('launches that each hold up to %s MiB more, of 200', 
       };
       const s = search(
         job,
-        constraints({ budgetBytes: 200 * MIB, driven: false, switches: false, onHost: true }),
+        constraints({ budgetBytes: 200 * MIB, driven: false, switches: false, counted: true }),
         true,
       );
       expect(s.launches, `seed ${seed}`).toBeLessThanOrEqual(9);
@@ -125,7 +140,7 @@ describe('peaks that two small sizes hardly tell apart, each size a launch', () 
             ? { outcome: 'device_oom' }
             : { outcome: 'fit', peaks: { total_bytes: bytes(size) } },
       },
-      constraints({ budgetBytes: budget * MIB, driven: false, onHost: true }),
+      constraints({ budgetBytes: budget * MIB, driven: false, counted: true }),
       true,
     );
 

@@ -83,10 +83,10 @@ describe('on any curve', () => {
 
   it('comes within 2 per cent where each probe is a launch, in few of them', () => {
     fc.assert(
-      fc.property(smooth, fc.boolean(), (shape, onHost) => {
+      fc.property(smooth, fc.boolean(), (shape, counted) => {
         const job = jobOf(shape);
         fc.pre(job.fits(1) && !job.fits(2 ** 20));
-        const c = wanted({ onHost });
+        const c = wanted({ counted });
         const s = search(job, c, true);
         checkAnswer(s, c, job);
         expect(job.fits(closingSize(found(s).max_micro_batch))).toBe(false);

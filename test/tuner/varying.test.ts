@@ -20,7 +20,7 @@ describe.each(Object.entries(varieties))('a loop whose steps differ: %s', (_, va
       const job = varying(shape, variety, BUDGET, draw);
       const wanted = constraints({
         budgetBytes: BUDGET,
-        onHost: !caching,
+        counted: !caching,
         ...(caching ? { expandable: 'possible' } : {}),
       });
       const { max_micro_batch: largest, config } = found(search(job, wanted, perLaunch));
@@ -40,7 +40,7 @@ describe('steps that take the same', () => {
     const job = varying({ resident: 100 * MIB, perSample: MIB, caching }, still, BUDGET, drawsOf(1));
     const wanted = constraints({
       budgetBytes: BUDGET,
-      onHost: !caching,
+      counted: !caching,
       ...(caching ? { expandable: 'possible' } : {}),
     });
     const { observations } = search(job, wanted, perLaunch);

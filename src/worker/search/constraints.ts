@@ -41,7 +41,6 @@ export function constraintsOf(
     longestWithin(options.microBatchTokens, longestTokens),
   );
   const can = loop?.can ?? null;
-  const onHost = isHost(target.kind);
   const not = Object.fromEntries(unable.map((knob) => [knob, false]));
   const forbidden = options.chunkedLoss === 'off' ? { chunked_loss: false } : {};
   const names = Object.entries(ALLOWANCES) as [Allowance, AllowedKnob][];
@@ -70,7 +69,7 @@ export function constraintsOf(
       options.checkpointing === 'auto' &&
       target.carrier('checkpointing') === 'hook' &&
       (can?.checkpointed_blocks ?? 0) > 1,
-    onHost,
+    counted: isHost(target.kind) || mostBytes !== null,
     maxLaunches: options.maxLaunches,
     ownBatch: keep ? ownBatch : null,
     goal: keep ? 'keep' : 'search',
