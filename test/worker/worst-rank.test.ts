@@ -46,6 +46,30 @@ describe('the worst rank of a probe', () => {
   });
 });
 
+describe('a size that gives back its cache', () => {
+  const probe = { steps: 3, rest_steps: 0, ...doubtOf(1000), retry_steps: 20 } as Probe;
+  const short = {
+    alloc_retries: 4,
+    total_bytes: 990,
+    reserved_bytes: 800,
+    needed_bytes: 700,
+    workspaces_refused: true,
+  };
+
+  it('has to last twenty steps', () => {
+    expect(stepsToGo(probe, measured({ ...short, pieces_bytes: 80 }))).toBe(7);
+    expect(stepsToGo(probe, measured({ ...short, pieces_bytes: 80, steps: 10 }))).toBe(10);
+    expect(stepsToGo(probe, measured({ ...short, pieces_bytes: null, steps: 10 }))).toBe(10);
+    expect(stepsToGo(probe, measured({ ...short, pieces_bytes: 80, steps: 20 }))).toBe(0);
+  });
+
+  it('has to last ten where what it needs leaves half as much again as lies in pieces', () => {
+    expect(stepsToGo(probe, measured({ ...short, pieces_bytes: 70 }))).toBe(7);
+    expect(stepsToGo(probe, measured({ ...short, pieces_bytes: 70, steps: 10 }))).toBe(0);
+    expect(stepsToGo(probe, measured({ ...short, pieces_bytes: 74, steps: 10 }))).toBe(10);
+  });
+});
+
 describe('further steps of a probe', () => {
   const probe = (proves: boolean): Probe => ({
     rung: { amp: 'off', checkpointing: false },

@@ -11,6 +11,9 @@ const FIRST = new Set(['micro_batch', 'accumulation', 'own_accumulation', 'own_a
 
 /** Part of the budget from which on a caching allocator has no room for another of its pages. */
 const FULL = 0.995;
+/** Steps after which what lies in pieces is looked at, and so many times as much room is enough to look no longer. */
+const LOOK = 10;
+const MUCH = 1.5;
 
 /** Combines the ranks' measurements (at least one): the worst rank decides. */
 export function worstRank(ranks: Measured[]): Measurement {
@@ -61,7 +64,16 @@ function stepsToLast(probe: Probe, measurement: Measurement): number {
   const { alloc_retries: retries, reserved_bytes: reserved, total_bytes: total, steps } = measurement;
   // So nearly full it will give it back before long.
   const isFull = reserved !== null && (total ?? 0) > FULL * probe.budget_bytes;
-  return retries > 0 || isFull ? probe.retry_steps - steps : 0;
+  if (!retries && !isFull) return 0;
+  if (steps < LOOK) return Math.min(LOOK, probe.retry_steps) - steps;
+  return leavesMuch(probe, measurement) ? 0 : probe.retry_steps - steps;
+}
+
+/** Whether what is needed leaves room for half as much again as lay in pieces: the three of eleven sizes that did lasted 70 steps (bench/results/checks.md). */
+function leavesMuch({ budget_bytes: budget }: Probe, measurement: Measurement): boolean {
+  const { needed_bytes: needed, pieces_bytes: pieces, total_bytes: total, reserved_bytes: reserved } = measurement;
+  if (!needed || !pieces || total === null || reserved === null) return false;
+  return total - reserved + needed + MUCH * pieces <= budget;
 }
 
 /** Until growth by each step can be told from memory that is allocated once, and what goes on for ever from what comes to an end. */
