@@ -2,7 +2,7 @@ export { divisors } from './accumulation.js';
 export { curvesOf } from './curve.js';
 export { ladderFrom } from './ladder.js';
 export { breakdownOf, PARTS } from './memory-breakdown.js';
-export { doubtOf, peakBytes } from './peaks.js';
+export { doubtOf, leavesRoomForPieces, peakBytes } from './peaks.js';
 export { failsAlone } from './single-sample.js';
 export { closingSize, isCloseEnough, type Sizes, valuesBetween } from './sizes.js';
 export { largestDivisor, stepDown } from './step-down.js';

@@ -44,14 +44,14 @@ const BRIM = 0.001;
 export const PIECES = 0.02;
 
 /**
- * Whether what is needed leaves room for the most that lay in pieces; null: either is not known. (Of PyTorch-GAN's programs under 3 GiB of an H100 those that
- * left less in twenty steps ran out of memory within the next fifty: bench/results/checks.md.)
+ * Whether what is needed leaves room for so many times the most that lay in pieces; null: either is not known. (Of eleven sizes under 3 GiB of an H100 three
+ * left less in twenty steps, two of which ran out of memory within the next forty: bench/results/checks.md.)
  */
-function leavesRoom({ peaks }: Observation, budgetBytes: number): boolean | null {
+export function leavesRoomForPieces(peaks: Peaks, budgetBytes: number, times = 1): boolean | null {
   const { needed_bytes: needed = null, pieces_bytes: pieces = null, reserved_bytes: reserved } = peaks;
   const total = peakBytes(peaks);
   if (needed === null || pieces === null || reserved === null || total === null) return null;
-  return Math.max(0, total - reserved) + needed + pieces <= budgetBytes;
+  return Math.max(0, total - reserved) + needed + times * pieces <= budgetBytes;
 }
 
 /**
@@ -60,7 +60,7 @@ function leavesRoom({ peaks }: Observation, budgetBytes: number): boolean | null
  */
 export function fillsBudget(o: Observation, budgetBytes: number): boolean {
   if (o.outcome !== 'fit' || o.alloc_retries === 0 || !o.peaks.reserved_bytes) return false;
-  const leaves = leavesRoom(o, budgetBytes);
+  const leaves = leavesRoomForPieces(o.peaks, budgetBytes);
   if (leaves !== null) return !leaves;
   return o.restless === true || (peakBytes(o.peaks) ?? 0) > (1 - BRIM) * budgetBytes;
 }
@@ -71,7 +71,7 @@ export function fillsBudget(o: Observation, budgetBytes: number): boolean {
  * for ten steps of a fresh process with 98.4 per cent of the budget allocated, and not for 200: bench/results/search-gpu.md.)
  */
 export function canGiveBack(o: Observation, budgetBytes: number): boolean {
-  const leaves = leavesRoom(o, budgetBytes);
+  const leaves = leavesRoomForPieces(o.peaks, budgetBytes);
   if (leaves !== null) return leaves;
   if (o.workspaces_refused) return true;
   const { forward_backward_bytes: active, optimizer_bytes: optimizer, reserved_bytes: reserved } = o.peaks;

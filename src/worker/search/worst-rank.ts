@@ -1,5 +1,6 @@
 import type { Measured } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
+import { leavesRoomForPieces } from '../../tuner/index.js';
 
 /** All ranks' measurements of a probe in one: maxima of peaks and times. */
 export type Measurement = Omit<Measured, 't'>;
@@ -11,7 +12,7 @@ const FIRST = new Set(['micro_batch', 'accumulation', 'own_accumulation', 'own_a
 
 /** Part of the budget from which on a caching allocator has no room for another of its pages. */
 const FULL = 0.995;
-/** Steps after which what lies in pieces is looked at, and so many times as much room is enough to look no longer. */
+/** Steps after which room for so many times what lies in pieces is enough to look no longer: the three of eleven sizes that had it lasted 70 (bench/results/checks.md). */
 const LOOK = 10;
 const MUCH = 1.5;
 
@@ -66,14 +67,7 @@ function stepsToLast(probe: Probe, measurement: Measurement): number {
   const isFull = reserved !== null && (total ?? 0) > FULL * probe.budget_bytes;
   if (!retries && !isFull) return 0;
   if (steps < LOOK) return Math.min(LOOK, probe.retry_steps) - steps;
-  return leavesMuch(probe, measurement) ? 0 : probe.retry_steps - steps;
-}
-
-/** Whether what is needed leaves room for half as much again as lay in pieces: the three of eleven sizes that did lasted 70 steps (bench/results/checks.md). */
-function leavesMuch({ budget_bytes: budget }: Probe, measurement: Measurement): boolean {
-  const { needed_bytes: needed, pieces_bytes: pieces, total_bytes: total, reserved_bytes: reserved } = measurement;
-  if (!needed || !pieces || total === null || reserved === null) return false;
-  return total - reserved + needed + MUCH * pieces <= budget;
+  return leavesRoomForPieces(measurement, probe.budget_bytes, MUCH) ? 0 : probe.retry_steps - steps;
 }
 
 /** Until growth by each step can be told from memory that is allocated once, and what goes on for ever from what comes to an end. */
