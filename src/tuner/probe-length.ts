@@ -27,9 +27,14 @@ export function isLongEnough({ steps: ran, short }: Observation, steps: number, 
   return short === true || ran >= (caching ? Math.max(steps, VERIFY_STEPS) : steps);
 }
 
-/** How long a probe is to run, by what it is for and by what was seen so far. `proves`: a fit of it may be the answer. */
+/** How long a probe is to run, by what it is for and by what was seen so far. `proves`: a fit of it may be the answer; `hasFailed`: the size, or a smaller one, has failed. */
 export function probeLength(
-  { purpose, size, proves }: { purpose: Probe['purpose']; size: number; proves: boolean },
+  {
+    purpose,
+    size,
+    proves,
+    hasFailed,
+  }: { purpose: Probe['purpose']; size: number; proves: boolean; hasFailed: boolean },
   { steps, budgetBytes, counted, driven }: Constraints,
   seen: readonly Observation[],
   grows: boolean,
@@ -43,6 +48,9 @@ export function probeLength(
     // is driven is sent back to its start where it is shorter.
     if (counted && driven && purpose === 'floor') return BELIEVED;
     if (proves && mayVary(size, seen, budgetBytes)) return VARIED;
+    // Processes differ, and so few steps tell one from another (timm's MobileNetV3: 92 samples failed, ran for three steps of the next process and died in the
+    // fourth of a third).
+    if (counted && driven && proves && hasFailed) return BELIEVED;
     return purpose === 'speed' && !stepsAreLong(size, seen) ? SPEED_STEPS : 0;
   };
   return {

@@ -196,12 +196,14 @@ export class Tuner {
     }
     const accumulation = this.#plan.probeAccumulation(decision.size);
     const proves = decision.fresh || !search.alive || decision.purpose === 'verify';
+    const { smallestFailure } = search.history;
+    const hasFailed = smallestFailure !== null && smallestFailure.micro_batch <= decision.size;
     const probe: Probe = {
       rung: search.rung,
       micro_batch: decision.size,
       accumulation,
       ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
-      ...probeLength({ ...decision, proves }, this.#constraints, this.observations, search.grows),
+      ...probeLength({ ...decision, proves, hasFailed }, this.#constraints, this.observations, search.grows),
       fresh: decision.fresh,
       ...(search.turnsOn ? { expandable_segments: true } : {}),
       purpose: decision.purpose,
