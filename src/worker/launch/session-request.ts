@@ -51,6 +51,11 @@ const WISHES = {
   foretells: 'OOMTUNE_FORETELLS',
 } as const satisfies Partial<Record<keyof Hooking, string>>;
 
+/** For a fork whose words have another size than those of its launch. */
+export function foretellingEnvironment(probe: Probe): Record<string, string> {
+  return { [WISHES.foretells]: foretells(probe, true) ? '1' : '' };
+}
+
 /** `env`: with the knobs, without the hook's variables. */
 export interface SessionRequest extends LaunchSpec {
   hook: Hooking;

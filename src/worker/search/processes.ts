@@ -5,7 +5,7 @@ import { type Rung, sameRung } from '../../contract/rung.js';
 import { prepareDiagnosis } from '../diagnosis/index.js';
 import { launchSearch, SEARCH_SECONDS } from '../launch/launch.js';
 import type { Session } from '../launch/session.js';
-import { foretells, type Hooking, type HookMode } from '../launch/session-request.js';
+import { foretellingEnvironment, type Hooking, type HookMode } from '../launch/session-request.js';
 import { StillRunning } from '../launch/still-running.js';
 import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
 import type { Target } from '../target.js';
@@ -108,8 +108,7 @@ export class Processes {
     if (this.mode !== 'measure') return this.#reaches(started.rung, probe.rung) ? session.renew(env) : null;
     if (started.probe === null || !sameRung(started.rung, probe.rung)) return null;
     const other = await this.#othersWords(started.probe, probe, session.arguments ?? []);
-    const wishes = { OOMTUNE_FORETELLS: foretells(probe, true) ? '1' : '' };
-    return other && session.renew({ ...other.env, ...env, ...wishes }, other.words);
+    return other && session.renew({ ...other.env, ...env, ...foretellingEnvironment(probe) }, other.words);
   }
 
   /**
