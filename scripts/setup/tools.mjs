@@ -16,10 +16,10 @@ const NEWEST = 14;
  */
 export function ensureTools({ name, tools, kind, check }) {
   const pins = join(ROOT, 'scripts', 'setup', `${name}.txt`);
-  const base = findBase(OLDEST, NEWEST);
+  const base = findBase(OLDEST, NEWEST, { headers: false });
   const made =
     base === null
-      ? { why: `no Python 3.${OLDEST} to 3.${NEWEST} with the module venv is here` }
+      ? { why: `no Python 3.${OLDEST} to 3.${NEWEST} is here` }
       : ensureVenv({
           name,
           what: `what checks the ${kind} files`,

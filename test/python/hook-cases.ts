@@ -14,8 +14,9 @@ const INTERPRETERS = {
 
 /** Parts of about the same length, as files of tests run side by side; what none of them names is the rest's. */
 const PARTS: Record<string, RegExp> = {
-  cut: /^test_(cut\w*|loaderless|lives|spare)\.py$/,
-  probe: /^test_(probe|knobs|memory_breakdown|growing_variables|inject|training_frameworks|ranks|shards)\.py$/,
+  apply: /^test_(activation_budget|apply|checkpointed\w*|chunked_loss|optimizer_on_host|streamed_activations)\.py$/,
+  cut: /^test_(cut\w*|loaderless|lives|spare|training_frameworks)\.py$/,
+  probe: /^test_(probe|knobs|memory_breakdown|growing_variables|inject|ranks|shards)\.py$/,
 };
 
 function files(part: string): string[] {
@@ -39,7 +40,7 @@ export function hookCases(part: string): void {
       });
       afterAll(() => cases?.end());
       for (const name of names) {
-        it(name.replace(/^test_(\w+)\.py$/, '$1'), async () => passed(await cases.of(name)), 600_000);
+        it(name.replace(/^test_(\w+)\.py$/, '$1'), async () => passed(await cases.of(name)), 1_800_000);
       }
     });
   }

@@ -9,7 +9,7 @@ import sys
 from script_server import ScriptServer
 from support import ROOT
 
-PATIENCE_S = 600
+PATIENCE_S = 1800
 
 if __name__ == "__main__":
     compileall.compile_dir(os.path.join(ROOT, "python"), quiet=1)  # scripts write no bytecode, and start with the hook

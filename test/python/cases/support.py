@@ -131,7 +131,7 @@ def _server(imported=()):
     return _servers[imported]
 
 
-def start(path, arguments=(), cwd=None, env=None, timeout=110, imported=()):
+def start(path, arguments=(), cwd=None, env=None, timeout=600, imported=()):
     """Runs a script to its end, in a fork of a process that has imported torch, and the modules `imported`."""
     return _server(imported).run(path, arguments, env, cwd or os.path.dirname(path), timeout)
 
@@ -186,7 +186,7 @@ def run(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 universal_newlines=True,
-                timeout=110,
+                timeout=600,
             )
     worker.close()
     return Result(done, worker)

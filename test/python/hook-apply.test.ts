@@ -1,0 +1,3 @@
+import { hookCases } from './hook-cases.js';
+
+hookCases('apply');
