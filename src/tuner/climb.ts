@@ -95,7 +95,7 @@ function climbByLaunches(state: SearchState, top: number, limit: number): NextSi
     told ? limit : Math.max(2 * top, limit / 3),
   );
   if (stride < roomy) return { size: stride, purpose: 'climb', why: `towards the predicted limit, ${say(limit)}` };
-  if (roomy > closingSize(top))
+  if (roomy > AWAY * top)
     return { size: roomy, purpose: 'climb', why: `a little below the predicted limit, ${say(limit)}` };
   return towardsLimit(state, top, Number.POSITIVE_INFINITY);
 }

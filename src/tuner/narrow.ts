@@ -1,6 +1,7 @@
 import { hasRisen, spansPhases } from './model.js';
 import { PIECES } from './peaks.js';
 import { closing, exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
+import { alongSteepest } from './second-size.js';
 import { closingSize, nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */
@@ -26,7 +27,7 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   const { parabola } = state;
   if (parabola) {
     if (top >= NEARBY * near && near > top) return { ...between(1), size: near };
-    const failures = failedAbove(state, top);
+    const failures = failedAbove(state, top).length;
     // What the allocator cannot give back differs by the program: after each failure as much more as it was to be at most.
     const limit = model.grown
       ? parabola.reaches((1 - (1 + failures) * PIECES) * model.budgetBytes)
@@ -36,8 +37,8 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     const isAhead = limit !== null && limit < ceiling && limit > AHEAD * top;
     return { ...between(1), size: Math.min(isAhead ? limit : (top + ceiling) / 2, near) };
   }
-  if (model.lower === null && perLaunch && hasRisen(model.points) && failedAbove(state, top) === 1) {
-    const limit = model.steepestWithin(ROOMY * model.budgetBytes) as number;
+  if (model.lower === null && perLaunch && hasRisen(model.points) && failedAbove(state, top).length === 1) {
+    const limit = alongSteepest(state, top);
     if (limit > AHEAD * top && limit < near) return { ...between(1), size: limit };
   }
   if (model.lower === null)
@@ -48,7 +49,7 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   // Whether this one fits or fails, what fits and what does not are then within 2 per cent.
   if (near > top && near <= closingSize(top)) return { size: near, purpose: 'bound', why };
   // A prediction that failed twice is not followed a third time.
-  if (failedAbove(state, top) > 1) return between(1 / 2);
+  if (promisedAbove(state, top).length > 1) return between(1 / 2);
   if (spansPhases(model)) {
     const predicted = Math.min(near, model.lower);
     const size = top >= NEARBY * near ? near : predicted > AHEAD * top ? predicted : (top + near) / 2;
@@ -62,11 +63,25 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   const predicted = Math.min(near, roomy > AHEAD * top ? roomy : limit);
   if (predicted > AHEAD * top) return { size: predicted, purpose: 'bound', why };
   // The line ends here: only a library that does with less workspace could take more, and 2 per cent more tells whether it does.
-  if (model.grown && !model.bent && limit < closingSize(top) && top < closingSize(limit)) return closing(top);
+  if ((model.grown || perLaunch) && !model.bent && limit < closingSize(top) && top < closingSize(limit))
+    return closing(top);
   return { size: (top + near) / 2, purpose: 'bound', why };
 }
 
-/** How many sizes above what fits have failed. */
-function failedAbove({ history }: SearchState, top: number): number {
-  return new Set(history.all.filter((o) => o.outcome !== 'fit' && o.micro_batch > top).map((o) => o.micro_batch)).size;
+/** The sizes above what fits that have failed. */
+function failedAbove({ history }: SearchState, top: number): number[] {
+  const failed = history.all.filter((o) => o.outcome !== 'fit' && o.micro_batch > top);
+  return [...new Set(failed.map((o) => o.micro_batch))];
+}
+
+/** Those of them that a line had promised: before, at least half as large a one had been measured. */
+function promisedAbove(state: SearchState, top: number): number[] {
+  const { all } = state.history;
+  return failedAbove(state, top).filter((size) => {
+    const before = all.slice(
+      0,
+      all.findIndex((o) => o.micro_batch === size),
+    );
+    return before.some((o) => o.outcome === 'fit' && 2 * o.micro_batch >= size);
+  });
 }

@@ -1,4 +1,4 @@
-import { type CurvePoint, hasRisen } from './model.js';
+import { type CurvePoint, hasRisen, type MemoryModel, slopeOf } from './model.js';
 import { type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { closingSize } from './sizes.js';
 
@@ -12,10 +12,15 @@ export const STRIDE_ALONG_LINE = 100;
 /** A peak that is higher by less than this part of it, and of what it left, may be so by chance. */
 const BARELY = { peak: 0.02, left: 0.1 };
 
+/** Part of the way to a limit that may be nearer than it looks, and so many times the last size it is at least. */
+const MOST = 0.87;
+const FAR = 1.5;
+
 const WHY = 'a second point tells what a sample costs';
 
 /** One size is known: the next is chosen so that even a line through the origin stays within the budget, or a failure tells as much as a fit. */
-export function secondSize({ model, perLaunch, parabola }: SearchState, top: number): NextSize {
+export function secondSize(state: SearchState, top: number): NextSize {
+  const { model, perLaunch, parabola } = state;
   const { points, budgetBytes } = model;
   const last = points.at(-1);
   const next = (size: number): NextSize => ({ size, purpose: 'climb', why: WHY });
@@ -23,15 +28,10 @@ export function secondSize({ model, perLaunch, parabola }: SearchState, top: num
     const left = 1 - last.total / budgetBytes;
     const isFirst = points.length === 1 || parabola !== undefined;
     const stride = (isFirst ? Math.max(STRIDE, STRIDE_OF_LAUNCHES * left ** 2) : STRIDE_OF_LAUNCHES) * top;
-    return next(Math.min(stride, parabola ? stride : alongChord(points, budgetBytes)));
+    return next(Math.min(stride, parabola ? stride : shortOf(alongChord(points, budgetBytes), model)));
   }
   if (perLaunch && last && !parabola)
-    return next(
-      Math.min(
-        STRIDE_ALONG_LINE * top,
-        Math.max(closingSize(top), model.steepestWithin(ROOMY * budgetBytes) as number),
-      ),
-    );
+    return next(Math.min(STRIDE_ALONG_LINE * top, Math.max(closingSize(top), alongSteepest(state, top))));
   const stride = perLaunch ? STRIDE_OF_LAUNCHES : STRIDE;
   let bound = Number.POSITIVE_INFINITY;
   if (last) {
@@ -43,6 +43,25 @@ export function secondSize({ model, perLaunch, parabola }: SearchState, top: num
     bound = Math.max(hidden, byRay, (0.9 * budgetBytes * last.microBatch) / last.total);
   }
   return next(Math.min(stride * top, bound));
+}
+
+/** Where the steepest rise between two sizes leaves a little of the budget. */
+export function alongSteepest({ model }: SearchState, top: number): number {
+  const limit = model.steepestWithin(ROOMY * model.budgetBytes) as number;
+  return limit < FAR * top ? limit : shortOf(limit, model);
+}
+
+/**
+ * Less than what the rise from one size to the next promises, where the smaller of the two may have been on the floor of what is there at any size:
+ * from there on the rise is steeper. Then most of the way, and at most twice as far as if samples took all that is in use.
+ */
+function shortOf(limit: number, { points, budgetBytes }: MemoryModel): number {
+  const [first, middle, last] = points.slice(-3);
+  if (!first || !middle || !last) return limit;
+  const floor = slopeOf(first, middle);
+  if (floor < 0 || floor >= slopeOf(middle, last) / 2) return limit;
+  const { microBatch: top, total } = last;
+  return Math.min(top + MOST * (limit - top), (2 * ROOMY * budgetBytes * top) / total);
 }
 
 /** Where the line through the first and the last point leaves a little of the budget, or fills it; endless: the last has not left the first clearly. */

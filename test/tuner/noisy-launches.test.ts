@@ -19,6 +19,19 @@ const MEASURED: Record<number, number> = {
   17574: 1184751055,
 };
 
+/** What a search says of a program whose peaks are so many MiB by size, each size a launch. */
+const searched = (budget: number, mib: (size: number) => number) =>
+  search(
+    {
+      run: ({ micro_batch: size }) =>
+        mib(size) > budget
+          ? { outcome: 'device_oom' }
+          : { outcome: 'fit', peaks: { total_bytes: Math.round(MIB * mib(size)) } },
+    },
+    constraints({ budgetBytes: budget * MIB, driven: false, counted: true }),
+    true,
+  );
+
 const job: Job = {
   run: ({ micro_batch: size }) =>
     size >= 18600
@@ -95,8 +108,49 @@ it("of a GPU's pool that counts what is used end without a failure where the lar
   const truth = Math.floor((6732 - 870) / 0.862);
   expect(found(s).max_micro_batch).toBeLessThanOrEqual(truth);
   expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(0.98 * truth);
-  expect(s.launches).toBeLessThanOrEqual(7);
-  expect(s.oomLaunches).toBeLessThanOrEqual(1);
+  expect(s.launches).toBeLessThanOrEqual(5);
+  expect(s.oomLaunches).toBe(0);
+});
+
+/** What is there at any size (an optimizer's state, what XLA holds for its kernels) hides how steeply the peak rises from there on. */
+describe('lines of peaks that leave a floor somewhere, each size a launch', () => {
+  it.each([
+    [500, 240, 150, 1.3, 5, 0],
+    [24_000, 3000, 2500, 4, 5, 0],
+    [24_000, 3000, 1000, 0.5, 6, 0],
+    [24_000, 3000, 1800, 40, 7, 1],
+  ])('under %s MiB, with a floor of %s: %s and %s a sample', (budget, floor, base, sample, launches, failures) => {
+    const mib = (size: number) => Math.max(floor, base + sample * size);
+    const s = searched(budget, mib);
+    const truth = Math.floor((budget - base) / sample);
+    expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(0.98 * truth);
+    expect(mib(found(s).max_micro_batch)).toBeLessThanOrEqual(budget);
+    expect(s.launches).toBeLessThanOrEqual(launches);
+    expect(s.oomLaunches).toBeLessThanOrEqual(failures);
+  });
+
+  it('take six launches on average, ten at most, and one failure in two searches', () => {
+    let state = 12345;
+    const draw = () => {
+      state = (state * 1664525 + 1013904223) % 2 ** 32;
+      return state / 2 ** 32;
+    };
+    const all = Array.from({ length: 400 }, () => {
+      const budget = 2 ** (10 + 5 * draw());
+      const base = budget * (0.02 + 0.4 * draw());
+      const truth = Math.ceil(2 ** (4 + 12 * draw()));
+      const floor = draw() < 0.5 ? 0 : base + (budget - base) * 0.3 * draw();
+      const sample = (budget - base) / (truth + 0.5);
+      const s = searched(budget, (size) => Math.max(floor, base + sample * size));
+      expect(found(s).max_micro_batch).toBeLessThanOrEqual(truth);
+      expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(truth < 100 ? truth - 2 : 0.98 * truth);
+      return s;
+    });
+    const sum = (of: (s: (typeof all)[number]) => number) => all.reduce((total, s) => total + of(s), 0);
+    expect(sum((s) => s.launches) / all.length).toBeLessThan(5.7);
+    expect(sum((s) => s.oomLaunches) / all.length).toBeLessThan(0.5);
+    expect(Math.max(...all.map((s) => s.launches))).toBeLessThanOrEqual(10);
+  });
 });
 
 /** As JAX on the CPU device: each process's threads hold up to so many MiB of a budget of 200, another amount each time. */
@@ -132,27 +186,15 @@ describe('peaks that two small sizes hardly tell apart, each size a launch', () 
     ['a line from next to nothing', 160, (size) => 30 + size * 0.0286],
     ['a line in the little that weights leave', 16_000, (size) => 15_000 + size * 95],
   ];
-  const searched = (budget: number, bytes: (size: number) => number) =>
-    search(
-      {
-        run: ({ micro_batch: size }) =>
-          bytes(size) > budget * MIB
-            ? { outcome: 'device_oom' }
-            : { outcome: 'fit', peaks: { total_bytes: bytes(size) } },
-      },
-      constraints({ budgetBytes: budget * MIB, driven: false, counted: true }),
-      true,
-    );
-
   it.each(shapes)('of %s take five, and none that fails', (_, budget, mib) => {
-    const s = searched(budget, (size) => MIB * mib(size));
+    const s = searched(budget, mib);
     expect(s.launches).toBeLessThanOrEqual(5);
     expect(s.oomLaunches).toBe(0);
   });
 
   it.each(shapes)('of %s take seven on average where processes differ by 1.5 MiB', (_, budget, mib) => {
     const launches = Array.from({ length: 40 }, (_, seed) => {
-      const s = searched(budget, (size) => MIB * (mib(size) + 1.5 * Math.sin(seed + size * 12.9898)));
+      const s = searched(budget, (size) => mib(size) + 1.5 * Math.sin(seed + size * 12.9898));
       return s.launches;
     });
     expect(launches.reduce((sum, one) => sum + one, 0) / launches.length).toBeLessThan(7);
