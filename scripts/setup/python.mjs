@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, realpathSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { output } from './say.mjs';
+import { output, ROOT } from './say.mjs';
 
 const ASK = 'import json,sys,torch;print(json.dumps({"python":sys.version.split()[0],"torch":torch.__version__}))';
 
@@ -29,6 +29,11 @@ export function findWheelBuilder() {
   const ask = 'import importlib.util as u,sys;sys.exit(not all(map(u.find_spec,("pip","setuptools","wheel"))))';
   const places = [findPython()?.path, '/usr/bin/python3'];
   return places.find((path) => path && output([path, '-c', ask]) !== null) ?? null;
+}
+
+/** Each start of a script would else compile the hook anew where no bytecode may be written (PYTHONDONTWRITEBYTECODE). */
+export function compileHook(python) {
+  output([python, '-m', 'compileall', '-q', join(ROOT, 'python')]);
 }
 
 function candidates() {

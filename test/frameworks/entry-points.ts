@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { afterAll, expect } from 'vitest';
+import { QUICK_END } from '../common/quick-end.js';
 
 /** What is started by a program of its own, a folder each: what is pinned of it, and what it reads. */
 export const FOLDERS = join(import.meta.dirname, 'entry-points');
@@ -42,7 +43,7 @@ export function placeOf(name: string): Place {
   const env = {
     PATH: `${bin}:${process.env.PATH}`,
     HOME: process.env.HOME,
-    PYTHONPATH: cwd,
+    PYTHONPATH: [cwd, QUICK_END].join(delimiter),
     HF_HUB_OFFLINE: '1',
     CUDA_VISIBLE_DEVICES: '',
     OMP_NUM_THREADS: '1',

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { estimateReport } from '../../src/contract/estimate.js';
 import { Oomtune, PYTHON, ROOT } from '../cli/oomtune.js';
+import { QUICK_END } from '../common/quick-end.js';
 import { blocks, Reader } from '../guides/page.js';
 
 const python = process.env.OOMTUNE_TEST_FRAMEWORKS ?? '';
@@ -15,7 +16,7 @@ afterAll(() => oomtune.close());
 const GPU_ONLY = join(ROOT, 'test', 'fixtures', 'estimate', 'gpu_only.py');
 const TRAINER = join(ROOT, 'test', 'frameworks', 'scripts', 'hf_trainer.py');
 const folder = (): string => mkdtempSync(join(oomtune.home, 'cwd-'));
-const env = { HF_HUB_OFFLINE: '1' };
+const env = { HF_HUB_OFFLINE: '1', PYTHONPATH: QUICK_END };
 const MIB = 1024 ** 2;
 
 async function estimated(args: string[], more: NodeJS.ProcessEnv = {}) {

@@ -7,6 +7,7 @@ import type { ProbeRecord } from '../../src/contract/measurement.js';
 import type { FindBatchReport } from '../../src/contract/reports.js';
 import { closingSize } from '../../src/tuner/sizes.js';
 import { Oomtune, ROOT } from '../cli/oomtune.js';
+import { QUICK_END } from '../common/quick-end.js';
 import { Warm } from './warm.js';
 
 /** An interpreter with the real packages; empty: they could not be installed, or were not asked for. */
@@ -86,6 +87,7 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
       YOLO_CONFIG_DIR: oomtune.home,
       HOME: process.env.HOME,
       PATH: process.env.PATH,
+      PYTHONPATH: QUICK_END,
     };
 
     let warm: Warm;
