@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { output, ROOT, say } from './say.mjs';
+import { onceAMachine } from './once.mjs';
+import { output, say } from './say.mjs';
 import { cache } from './venv.mjs';
 
 /** The oldest that is supported and the newest there is: one that has the major version of this one is not run again. */
@@ -33,15 +32,11 @@ function ensureNode(version) {
   const { platform, arch } = process;
   const name = `node-${platform}-${arch}`;
   const folder = join(cache(), `${name}-${version}`);
-  const node = join(folder, 'node_modules', name, 'bin', 'node');
-  if (existsSync(node)) return node;
-  const made = `${folder}.${createHash('sha256').update(ROOT).digest('hex').slice(0, 8)}`;
-  mkdirSync(made, { recursive: true });
-  say(`installing Node ${version} into ${folder}: once a machine`);
-  const install = ['npm', 'install', '--prefix', made, '--no-audit', '--no-fund', '--ignore-scripts', '--silent'];
-  const done = output([...install, `${name}@${version}`], { timeout: PATIENCE_MS });
-  const there = join(made, 'node_modules', name, 'bin', 'node');
-  if (done !== null && output([there, '--version']) === `v${version}` && !existsSync(folder)) renameSync(made, folder);
-  rmSync(made, { recursive: true, force: true });
-  return existsSync(node) ? node : null;
+  const nodeIn = (at) => join(at, 'node_modules', name, 'bin', 'node');
+  const there = onceAMachine(folder, `Node ${version}`, (made) => {
+    const install = ['npm', 'install', '--prefix', made, '--no-audit', '--no-fund', '--ignore-scripts', '--silent'];
+    const done = output([...install, `${name}@${version}`], { timeout: PATIENCE_MS });
+    return done !== null && output([nodeIn(made), '--version']) === `v${version}`;
+  });
+  return there ? nodeIn(folder) : null;
 }

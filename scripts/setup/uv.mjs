@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { output, ROOT, say } from './say.mjs';
+import { onceAMachine } from './once.mjs';
+import { output, ROOT } from './say.mjs';
 import { which } from './system.mjs';
 
 const PINS = join(ROOT, 'scripts', 'setup', 'uv.txt');
@@ -15,26 +16,27 @@ const SETTINGS = {
   cert: 'SSL_CERT_FILE',
 };
 
+let found;
+
 /**
  * What installs Python's packages, several times as fast as pip, which installs it into `cache` once a machine: `{ uv, env }`, the
  * program and the environment that it needs; null where it cannot be had.
  */
 export function ensureUv(cache) {
+  if (found === undefined) found = install(cache);
+  return found;
+}
+
+function install(cache) {
   const pip = pips();
   if (pip === null) return null;
   const digest = createHash('sha256').update(readFileSync(PINS)).digest('hex').slice(0, 12);
   const folder = join(cache, `uv-${digest}`);
-  const uv = join(folder, 'bin', 'uv');
-  if (!existsSync(uv)) {
-    say(`installing what installs Python's packages into ${folder}: once a machine`);
-    const made = `${folder}.${process.pid}`;
-    const install = [...pip, 'install', '--quiet', '--no-input', '--target', made, '-r', PINS];
-    const done =
-      output(install, { timeout: PATIENCE_MS }) !== null && output([join(made, 'bin', 'uv'), '--version']) !== null;
-    if (done && !existsSync(folder)) renameSync(made, folder);
-    rmSync(made, { recursive: true, force: true });
-  }
-  return existsSync(uv) ? { uv, env: asToldTo(pip) } : null;
+  const there = onceAMachine(folder, "what installs Python's packages", (made) => {
+    const words = [...pip, 'install', '--quiet', '--no-input', '--target', made, '-r', PINS];
+    return output(words, { timeout: PATIENCE_MS }) !== null && output([join(made, 'bin', 'uv'), '--version']) !== null;
+  });
+  return there ? { uv: join(folder, 'bin', 'uv'), env: asToldTo(pip) } : null;
 }
 
 /** The system's pip, or the one of the path. */

@@ -271,7 +271,7 @@ function risenOf(points: readonly CurvePoint[]): readonly CurvePoint[] {
   const clear = points.filter((r) => r.total >= RISEN * floor);
   const [first, last] = [points[0], points.at(-1)];
   if (clear.length !== 1 || points.length > 2 || !first || !last) return clear;
-  // The one that has left it may have left it at once: then the peak grows nearly as the size does.
+  // Of two sizes, the one that has left it may have left it at once: then the peak grows nearly as the size does.
   const chord = (last.total - first.total) / (last.microBatch - first.microBatch);
   return chord >= 0.7 * (last.total / last.microBatch) ? [first, last] : clear;
 }

@@ -16,6 +16,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 PATH = os.pathsep.join([os.path.join(ROOT, "python", "inject"), os.path.join(ROOT, "python")])
 FIXTURES = os.path.join(ROOT, "test", "fixtures", "python")
 
+#: Seconds after which a script hangs: a machine may have others' work to do.
+PATIENCE_S = 600
+
 PROBE = {
     "t": "probe",
     "accumulation": 1,
@@ -131,7 +134,7 @@ def _server(imported=()):
     return _servers[imported]
 
 
-def start(path, arguments=(), cwd=None, env=None, timeout=600, imported=()):
+def start(path, arguments=(), cwd=None, env=None, timeout=PATIENCE_S, imported=()):
     """Runs a script to its end, in a fork of a process that has imported torch, and the modules `imported`."""
     return _server(imported).run(path, arguments, env, cwd or os.path.dirname(path), timeout)
 
@@ -186,7 +189,7 @@ def run(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 universal_newlines=True,
-                timeout=600,
+                timeout=PATIENCE_S,
             )
     worker.close()
     return Result(done, worker)
