@@ -75,7 +75,7 @@ export interface Probe {
   steps: number;
   /** Steps without a new allocator segment after which a probe may end: before, the next step may need one. 0: no such wait. */
   rest_steps: number;
-  /** Steps after which it ends all the same; absent: 30. */
+  /** Steps after which one that gives back its cache ends all the same; absent: 30, as for one that does not. */
   rest_within?: number;
   /** A probe whose memory rises by more than these bytes a step goes on until `growth_steps`, to tell a leak from a warm-up. */
   growth_bytes: number;

@@ -10,8 +10,8 @@ const LONG_STEP = 0.1;
 const VERIFY_STEPS = 10;
 /** Steps for which a caching allocator has to be at rest: near the limit it finds out by and by what does not fit. */
 const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { own: 8, verify: 8, bound: 3, speed: 3 };
-/** One that is only to be seen to fail is not waited for for long: what gives back its cache in each of a few steps will not come to rest. */
-const BOUND_WITHIN = 8;
+/** One that gives back its cache in each of a few steps will not come to rest. */
+const RETRYING_WITHIN = 8;
 /** The same where segments can grow: there are next to no pieces that could lie otherwise in a later step. */
 const GROWN_VERIFY_STEPS = 5;
 /**
@@ -20,7 +20,7 @@ const GROWN_VERIFY_STEPS = 5;
  */
 const BRIM_STEPS = 20;
 const GROWN_REST_STEPS: typeof REST_STEPS = { own: 8, verify: 4, bound: 3, speed: 1 };
-const GROWN_BOUND_WITHIN = 5;
+const GROWN_RETRYING_WITHIN = 5;
 
 /** Whether a fit ran for as long as a verification does. */
 export function isLongEnough({ steps: ran, short }: Observation, steps: number, caching: boolean): boolean {
@@ -57,7 +57,10 @@ export function probeLength(
     steps: Math.max(steps, more()),
     // The script's own batch is the first that is measured: whether there is such an allocator is not known yet.
     rest_steps: caching || purpose === 'own' ? ((grows ? GROWN_REST_STEPS : REST_STEPS)[purpose] ?? 0) : 0,
-    ...(purpose === 'bound' ? { rest_within: grows ? GROWN_BOUND_WITHIN : BOUND_WITHIN } : {}),
+    // A size that is only to be seen to fail, or to be recommended, which what gives back its cache never is, is not waited for.
+    ...(purpose === 'bound' || purpose === 'speed'
+      ? { rest_within: grows ? GROWN_RETRYING_WITHIN : RETRYING_WITHIN }
+      : {}),
     ...doubtOf(budgetBytes, { steady, proves }),
     ...(purpose === 'bound' && proves ? { retry_steps: BRIM_STEPS } : {}),
   };

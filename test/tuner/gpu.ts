@@ -140,11 +140,11 @@ function measure(process: Process, probe: Probe): Result {
   let retries = 0;
   let quiet = 0;
   let steps = 0;
-  const most = probe.rest_within ?? MOST_STEPS;
+  const most = () => (retries > 0 ? (probe.rest_within ?? MOST_STEPS) : MOST_STEPS);
   const survived = survives(() => {
     while (
       steps < probe.steps ||
-      (quiet < probe.rest_steps && steps < most) ||
+      (quiet < probe.rest_steps && steps < most()) ||
       (retries > 0 && steps < (probe.retry_steps ?? 0))
     ) {
       const [segments, before] = [memory.segments, memory.retries];

@@ -46,10 +46,7 @@ function growing(shape: {
         probe.steps,
         doubted(probe, shape.leak(size), (step) => peak(size, step)),
       );
-      while (
-        steps < wanted ||
-        (shape.caching && quiet < probe.rest_steps && steps < (probe.rest_within ?? MOST_STEPS))
-      ) {
+      while (steps < wanted || (shape.caching && quiet < probe.rest_steps && steps < MOST_STEPS)) {
         steps += 1;
         if (peak(size, steps) > BUDGET) return { outcome: 'device_oom' };
         quiet = peak(size, steps) - peak(size, steps - 1) < 2 * MIB ? quiet + 1 : 0;

@@ -54,7 +54,18 @@ describe('a probe whose allocator has not come to rest', () => {
     const restless = { quiet_steps: 0, steps: 3, growth_bytes_per_step: null } as unknown as Measurement;
     expect(stepsToGo(probe, restless)).toBe(4);
     expect(stepsToGo(probe, { ...restless, workspaces_refused: true })).toBe(0);
-    expect(stepsToGo({ ...probe, rest_within: 5 }, restless)).toBe(2);
+    expect(stepsToGo({ ...probe, rest_within: 5, retry_steps: 0 }, { ...restless, alloc_retries: 1 })).toBe(2);
+  });
+
+  it('is ended sooner only where it gives back its cache: what takes ever new memory will come to rest, or be told to grow', () => {
+    const restless = {
+      quiet_steps: 0,
+      steps: 5,
+      alloc_retries: 0,
+      growth_bytes_per_step: null,
+    } as unknown as Measurement;
+    expect(stepsToGo({ ...probe, rest_within: 5 }, restless)).toBe(4);
+    expect(stepsToGo({ ...probe, rest_within: 5, retry_steps: 0 }, { ...restless, alloc_retries: 2 })).toBe(0);
   });
 
   it('goes on until it has, and no longer', async () => {

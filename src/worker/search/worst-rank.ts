@@ -79,10 +79,12 @@ function stepsToDoubt(probe: Probe, { growth_bytes_per_step: growth, steps, tota
 }
 
 /** Until its caching allocator may have rested long enough. */
-function stepsToRest(probe: Probe, { quiet_steps: quiet, steps, workspaces_refused: refused }: Measurement): number {
-  const { rest_steps: restSteps, rest_within: within = MOST_STEPS } = probe;
+function stepsToRest(probe: Probe, measurement: Measurement): number {
+  const { quiet_steps: quiet, steps, workspaces_refused: refused, alloc_retries: retries } = measurement;
+  const { rest_steps: restSteps, rest_within: patience = MOST_STEPS } = probe;
   // A library that was refused its workspace asks for it in every step: there is no rest to wait for.
   if (quiet === null || quiet === undefined || quiet >= restSteps || refused) return 0;
+  const within = retries ? patience : MOST_STEPS;
   return Math.max(0, Math.min(restSteps - quiet, within - steps));
 }
 
