@@ -176,7 +176,8 @@ async function part(kind) {
   if (kind === 'finders') {
     const measured = (job, one) => rowOf(job)?.finders.some(({ finder: name }) => name === one);
     // accelerate and Lightning take the first precision only: they are the same whatever it is.
-    const wanted = jobs.filter(({ amp }) => amp === amps[0]).flatMap((job) => FINDERS.map((one) => ({ job, one })));
+    const once = jobs.filter(({ amp }) => amp === amps[0]);
+    const wanted = FINDERS.flatMap((one) => once.map((job) => ({ job, one })));
     const left = wanted.filter(({ job, one }) => rowOf(job) && !measured(job, one));
     await together.addAll(
       left.map(

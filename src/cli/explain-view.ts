@@ -164,7 +164,7 @@ function probes(all: readonly ProbeRecord[], paint: Paint): string[] {
     const fits = probe.outcome === 'fit';
     const step = probe.step_s === null ? '' : `, ${seconds(probe.step_s)} a step`;
     const result = fits
-      ? `${paint('green', 'fit')}, peak ${bytesOr(probe.peak_bytes, 'unknown')}${step}`
+      ? `${paint('green', 'fit')}, peak ${bytesOr(probe.peak_bytes, 'unknown')}${step}${needs(probe)}`
       : probe.outcome === 'device_oom'
         ? paint('yellow', 'out of memory')
         : paint('red', probe.outcome);
@@ -175,6 +175,14 @@ function probes(all: readonly ProbeRecord[], paint: Paint): string[] {
   }
   const rungs = rungTable(all, paint);
   return rungs.length === 0 ? lines : [...lines, '', ...rungs];
+}
+
+/** How tight a size was for a caching allocator: what of the peak it cannot do without, and how often it gave back its cache. */
+function needs({ needed_bytes: needed, alloc_retries: retries }: ProbeRecord): string {
+  return [
+    ...(needed === undefined ? [] : [`, ${bytesOr(needed)} of it needed`]),
+    ...(retries === undefined ? [] : [`, cache given back ${plural(retries, 'time')}`]),
+  ].join('');
 }
 
 function relaunches(runs: JobRecord['launches']): string[] {

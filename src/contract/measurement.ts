@@ -170,6 +170,11 @@ export const probeRecord = z.object({
   samples_per_s: rate.nullable().optional(),
   /** Seconds that it took in all, the start of its process left out. */
   wall_s: seconds.optional(),
+  /** Present where the caching allocator had to give back its cache in the steady state: how often. */
+  alloc_retries: whole.optional(),
+  /** Of the peak what is no workspace that libraries do without; and what lay in pieces then. Absent: not known. */
+  needed_bytes: whole.optional(),
+  pieces_bytes: whole.optional(),
   evidence: text(65_536).nullable(),
   /** Why this size was tried then. */
   why: text(4096).optional(),
@@ -236,6 +241,7 @@ export const curve = z.object({
 export type Curve = z.infer<typeof curve>;
 
 export function asRecord(observation: Observation, why?: string): ProbeRecord {
+  const { needed_bytes: needed = null, pieces_bytes: pieces = null } = observation.peaks;
   return {
     launch: observation.launch,
     ...(observation.life === undefined ? {} : { life: observation.life }),
@@ -248,6 +254,9 @@ export function asRecord(observation: Observation, why?: string): ProbeRecord {
     step_s: observation.step_s,
     samples_per_s: observation.samples_per_s ?? null,
     wall_s: observation.wall_s,
+    ...(observation.alloc_retries > 0 ? { alloc_retries: observation.alloc_retries } : {}),
+    ...(needed === null ? {} : { needed_bytes: needed }),
+    ...(pieces === null ? {} : { pieces_bytes: pieces }),
     evidence: observation.evidence,
     ...(why === undefined ? {} : { why }),
   };

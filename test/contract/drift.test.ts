@@ -24,6 +24,19 @@ it('the record of a probe has its whole rung, offload included', () => {
   expect(probeRecord.parse(asRecord(observation))).toMatchObject({ amp: 'bf16', checkpointing: true, offload: true });
 });
 
+it('the record of a probe tells how tight it was, where that was measured', () => {
+  const observation: Observation = {
+    ...{ rung: { amp: 'off', checkpointing: false }, micro_batch: 336, accumulation: 1, steps: 20, launch: 1 },
+    ...{ fresh: true, outcome: 'fit', ambiguous: false, phase: null, alloc_retries: 3, alive: true, step_s: 1 },
+    ...{ peaks: { ...NO_PEAKS, total_bytes: 4096, needed_bytes: 3072, pieces_bytes: 512 } },
+    ...{ wall_s: 2, refused_bytes: null, evidence: null },
+  };
+  const told = { alloc_retries: 3, needed_bytes: 3072, pieces_bytes: 512 };
+  expect(probeRecord.parse(asRecord(observation))).toMatchObject(told);
+  const easy = asRecord({ ...observation, alloc_retries: 0, peaks: { ...NO_PEAKS, total_bytes: 4096 } });
+  for (const name of Object.keys(told)) expect(probeRecord.parse(easy)).not.toHaveProperty(name);
+});
+
 it('the hook’s fp16 and the bytes that stay resident after a step arrive', () => {
   const can = { batch: true, accumulation: true, amp: false, fp16: true, checkpointing: false };
   const loop = { t: 'loop', own_batch: 4, own_accumulation: 1, samples: 100, can };
