@@ -8,14 +8,17 @@ import { which } from '../../scripts/setup/system.mjs';
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '..', '..');
 
+/** What sanitizers instrument takes a third less to compile than optimised fully, and says as much. */
+const INSTRUMENTED = ['-DCMAKE_BUILD_TYPE=RelWithDebInfo', '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1 -DNDEBUG'];
+
 const KINDS = {
   /** As it is shipped, with the tests' own programs. */
   plain: { folder: 'build-tests', options: ['-DCMAKE_BUILD_TYPE=Release'] },
   address: {
     folder: 'build-asan',
-    options: ['-DCMAKE_BUILD_TYPE=RelWithDebInfo', '-DOOMTUNE_SANITIZE=address,undefined'],
+    options: [...INSTRUMENTED, '-DOOMTUNE_SANITIZE=address,undefined'],
   },
-  thread: { folder: 'build-tsan', options: ['-DCMAKE_BUILD_TYPE=RelWithDebInfo', '-DOOMTUNE_SANITIZE=thread'] },
+  thread: { folder: 'build-tsan', options: [...INSTRUMENTED, '-DOOMTUNE_SANITIZE=thread'] },
   /** For 64-bit Arm; what comes of it runs under an emulator. */
   aarch64: {
     folder: 'build-aarch64',
