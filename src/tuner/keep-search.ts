@@ -1,4 +1,4 @@
-import { hasRisen, type MemoryModel, steepest } from './model.js';
+import { hasRisen, type MemoryModel, slopeOf, steepest } from './model.js';
 import { lastingPeak } from './peaks.js';
 import { isLongEnough } from './probe-length.js';
 import { type Choice, largestWithHeadroom, leavesRoom, limitOf, retriesOf, tightNote } from './recommend.js';
@@ -24,6 +24,9 @@ const WORTH_A_LAUNCH = 1.5;
 const WORSE = { steeper: 4, jump: 0.3 };
 /** So many times the peak of the first size is that of the second at least, where the line through both is believed to end near by. */
 const BARELY = 1.02;
+/** The same of all sizes, where none has risen over what is there at any, and the part of a slope that the next is below where it falls. */
+const FLAT = 1.001;
+const SLOWER = 0.95;
 /** Part of what lies between headroom and budget up to which a size is measured, to see whether it leaves the headroom after all. */
 const BENEFIT = { caching: 0.5, counted: 0.125 };
 
@@ -164,11 +167,15 @@ function mayFit({ points, bent }: MemoryModel, size: number, limit: number): boo
 
 /**
  * Two sizes alone, of which the second takes next to nothing more: what a second sample takes once (libraries' buffers) would foretell that hardly a third fits,
- * and thousands of pairs train many times as slowly. The next is measured if the line has it within the budget.
+ * and thousands of pairs train many times as slowly. The next is measured if the line has it within the budget. More of them, whose peak is what is
+ * there at any size (a loss over the whole batch): it is measured if what samples take beside that rises ever more slowly.
  */
 function isNoLine(model: MemoryModel, size: number): boolean {
-  const [first, last, more] = model.points;
-  if (!first || !last || more || last.total >= BARELY * first.total) return false;
+  const [first] = model.points;
+  const [before, middle, last] = model.points.slice(-3);
+  if (!first || !before || !middle) return false;
+  if (last) return last.total < FLAT * first.total && slopeOf(middle, last) < SLOWER * slopeOf(before, middle);
+  if (middle.total >= BARELY * first.total) return false;
   return (model.peakAt(size) ?? Number.POSITIVE_INFINITY) <= model.budgetBytes;
 }
 
