@@ -84,6 +84,7 @@ test('a daemon that was only cut off ends its copy as soon as it hears that the 
   await until(() => a.starts(id) === 2);
   a.daemon?.kill('SIGCONT');
   await until(() => a.processes().length === 0);
+  await a.state(id, 'running'); // it is told so once its process is there, which is the first that was waited for
   expect(await store.jobs.get(id)).toMatchObject({ state: 'running', claimHost: 'host-b', epoch: 2 });
   await until(async () => (await store.leasing.list()).length === 1);
   expect((await store.leasing.list())[0]).toMatchObject({ owner: id, host: 'host-b' });
