@@ -24,8 +24,9 @@ const WORTH_A_LAUNCH = 1.5;
 const WORSE = { steeper: 4, jump: 0.3 };
 /** So many times the peak of the first size is that of the second at least, where the line through both is believed to end near by. */
 const BARELY = 1.02;
-/** The same of all sizes, where none has risen over what is there at any, and the part of a slope that the next is below where it falls. */
+/** The last peak is less than so many times the first: it is what is there at any size. */
 const FLAT = 1.001;
+/** Part of the first slope that the last one is below where they fall. */
 const SLOWER = 0.95;
 /** Part of what lies between headroom and budget up to which a size is measured, to see whether it leaves the headroom after all. */
 const BENEFIT = { caching: 0.5, counted: 0.125 };
@@ -135,7 +136,9 @@ function nextToKeep(search: RungSearch, view: View): number | null {
       return Math.max(up, choices.down(Math.min(halfway, STRIDE * top, most)) ?? up);
     }
   }
-  if (up !== null && up < excluded && search.alive && (mayFit(model, up, view.limit) || isNoLine(model, up))) return up;
+  if (up !== null && up < excluded && search.alive) {
+    if (mayFit(model, up, view.limit) || isNoLine(model, up) || isFlattening(model)) return up;
+  }
   const wanted = largestWithHeadroom(view.choice, view.limit, history.sizes, view.good);
   return wanted !== null && wanted > (view.best ?? 0) && history.fits(wanted).length === 0 ? wanted : null;
 }
@@ -167,16 +170,23 @@ function mayFit({ points, bent }: MemoryModel, size: number, limit: number): boo
 
 /**
  * Two sizes alone, of which the second takes next to nothing more: what a second sample takes once (libraries' buffers) would foretell that hardly a third fits,
- * and thousands of pairs train many times as slowly. The next is measured if the line has it within the budget. More of them, whose peak is what is
- * there at any size (a loss over the whole batch): it is measured if what samples take beside that rises ever more slowly.
+ * and thousands of pairs train many times as slowly. The next is measured if the line has it within the budget.
  */
 function isNoLine(model: MemoryModel, size: number): boolean {
-  const [first] = model.points;
-  const [before, middle, last] = model.points.slice(-3);
-  if (!first || !before || !middle) return false;
-  if (last) return last.total < FLAT * first.total && slopeOf(middle, last) < SLOWER * slopeOf(before, middle);
-  if (middle.total >= BARELY * first.total) return false;
+  const [first, last, more] = model.points;
+  if (!first || !last || more || last.total >= BARELY * first.total) return false;
   return (model.peakAt(size) ?? Number.POSITIVE_INFINITY) <= model.budgetBytes;
+}
+
+/**
+ * The peak is what is there at any size (a loss over the whole batch), and what samples take below it rises more slowly than at first: a line through that would
+ * meet the budget where nothing does. The next is measured; if it runs out of memory its process ends, which costs no launch.
+ */
+function isFlattening({ points }: MemoryModel): boolean {
+  const [first, second] = points;
+  const [middle, last] = points.slice(-2);
+  if (!first || !second || !middle || !last || last.total >= FLAT * first.total) return false;
+  return slopeOf(middle, last) < SLOWER * slopeOf(first, second);
 }
 
 /** Whether the size leaves so much free that a fresh process fits it too. */
