@@ -40,8 +40,8 @@ export class Target {
   readonly own: OwnBatch;
   readonly ladder: unknown;
   knownBad: number | null = null;
-  /** Micro-batches that a framework adds up would make another loss than the whole batch: it is cut at the model's call. */
-  wholeLoss = false;
+  /** Micro-batches that a framework adds up would be another training than the whole batch: it is cut at the model's call. */
+  cutsAtModel = false;
 
   /** Its devices and their memory. */
   readonly memory: Reservation;
@@ -179,7 +179,7 @@ export class Target {
     // The hook cuts the loader's batches, so it has to know how many of them make one step.
     if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
     const { cut = 'auto' } = this.request.options;
-    if (cut !== 'auto' || this.wholeLoss) env.OOMTUNE_CUT = cut === 'auto' ? 'whole' : cut;
+    if (cut !== 'auto' || this.cutsAtModel) env.OOMTUNE_CUT = cut === 'auto' ? 'whole' : cut;
     // So that a search counts in them from its first process on.
     if (this.request.options.microBatchTokens !== undefined) env.OOMTUNE_MICRO_BATCH_TOKENS ??= 'auto';
     // By these the training's loader is recognised before its loop begins.

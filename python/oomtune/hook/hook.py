@@ -190,7 +190,7 @@ class Hook:
         if self.settings.counts_tokens:
             return "model", "micro-batches are counted in tokens"
         if asked == "whole" and self.accumulates is not None:
-            return "model", "micro-batches that %s adds up would make another loss" % self.accumulates
+            return "model", "micro-batches that %s adds up would be another training" % self.accumulates
         if self.accumulates is not None:
             return "loader", "%s accumulates by itself" % self.accumulates
         return "model", "the loop sees its own batches only"
@@ -269,11 +269,16 @@ class Hook:
         self.exit_process(0)
 
     def stop_uncut(self, reason: str) -> NoReturn:
-        """Cutting the batch would change the training: says so and ends the process."""
+        """Cutting the batch would change the training: says so and ends the process. The next one cuts it at the model's call where
+        the reason ends with INSTEAD."""
+        from .cut.cut import INSTEAD
+
+        if reason.endswith(INSTEAD):
+            self.goodbye("at_model", "the batch is cut at the model's call, since %s" % reason[: -len(INSTEAD)])
+            self.exit_process(1)
         message = "the batch is not cut at the model's call, since %s" % reason
         if not self.controlled:
-            told = self.loaderless or "--cut model" in reason
-            instead = "" if told else " --cut loader cuts the loader's batches instead."
+            instead = "" if self.loaderless else " --cut loader cuts the loader's batches instead."
             sys.stderr.write("oomtune: %s.%s\n" % (message, instead))
         self.goodbye("uncut", message)
         self.exit_process(1)

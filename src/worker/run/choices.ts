@@ -57,7 +57,7 @@ export class Choices {
   async recorded(target: Target): Promise<Recommendation | null> {
     const { recommendations } = await this.deps.records();
     const recorded = await recommendations.get(target.key);
-    target.wholeLoss = recorded?.cut === 'model';
+    target.cutsAtModel = recorded?.cut === 'model';
     return recorded;
   }
 

@@ -5,8 +5,8 @@ import { Detached, letsGo } from '../launch/detached.js';
 import { giveBack, StillRunning } from '../launch/still-running.js';
 import { prepare } from '../prepare.js';
 import { rehearse } from '../rehearsal/rehearsal.js';
+import { goesToModel } from '../search/at-model.js';
 import { outgrown } from '../search/exhausted.js';
-import { keepsLossWhole, WHOLE_LOSS } from '../search/whole-loss.js';
 import type { Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
 import { type Attempt, Attempts } from './attempts.js';
@@ -118,8 +118,9 @@ class JobRun {
     for (;;) {
       const attempt = await this.#attempts.make(target, lease, { config, adopted, first: this.#first, less, why });
       adopted = null;
-      if (!this.deps.signal.aborted && keepsLossWhole(target, attempt.session)) {
-        this.#note(WHOLE_LOSS);
+      const atModel = this.deps.signal.aborted ? null : goesToModel(target, attempt.session);
+      if (atModel !== null) {
+        this.#note(atModel);
         continue;
       }
       config ??= this.#first?.config ?? null;

@@ -116,6 +116,7 @@ export function observeDeath(probe: Probe, ran: ProbeRun, diagnosis: Diagnosis, 
 /** The hook ended the process before it would have trained something else, by the reason that it gave. */
 const REFUSALS: Partial<Record<string, (goodbye: Goodbye, loop: Loop | null) => Diagnosis>> = {
   uncut,
+  at_model: uncut,
   by_hand: byHand,
   without_8bit: without8bit,
 };

@@ -9,6 +9,7 @@ import { isLost } from '../launch/ends.js';
 import type { Session } from '../launch/session.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
+import { goesToModel } from './at-model.js';
 import { IgnoredFlag } from './ignored-flag.js';
 import { LoopFacts } from './loop-facts.js';
 import {
@@ -33,7 +34,6 @@ import {
   usesOwnBatch,
 } from './undriveable.js';
 import { unheardDiagnosis, unheardRefusal } from './unheard.js';
-import { keepsLossWhole, WHOLE_LOSS } from './whole-loss.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Runs the probes of a search, each in the live process if that suits, else in a new one. */
@@ -159,7 +159,8 @@ export class Prober {
     this.#processes.spent = true;
     // A loop shorter than the search continues in another process.
     if (goodbye?.reason === 'loop_over' && this.#processes.used > 1) return this.measure(probe);
-    if (keepsLossWhole(this.target, session)) return this.#atModel(probe);
+    const atModel = goesToModel(this.target, session);
+    if (atModel !== null) return this.#atModel(probe, atModel);
     // A second size may be the cause (an optimizer made for the first, say), so this is no verdict on the command, nor on the fork.
     const isSecond = this.#processes.mode === 'measure' && this.#processes.used > 1;
     if (goodbye !== null && session.life > 1)
@@ -246,8 +247,8 @@ export class Prober {
   }
 
   /** Repeats the probe in a start whose batches are cut at the model's call, where the framework's own way would train something else. */
-  async #atModel(probe: Probe): Promise<Observation> {
-    this.deps.progress({ type: 'note', text: WHOLE_LOSS });
+  async #atModel(probe: Probe, text: string): Promise<Observation> {
+    this.deps.progress({ type: 'note', text });
     this.cut = null;
     await this.close();
     return this.measure(probe);

@@ -3,16 +3,12 @@ import type { Goodbye, Loop } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
 import { lastLine } from '../last-lines.js';
 import type { Session } from '../launch/session.js';
-import { AT_MODEL } from './whole-loss.js';
 
 export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
 
 const CUT_LOADER =
   '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.';
-/** Where a framework's step compares what its model makes of the samples. */
-const CUT_MODEL =
-  '--cut model cuts the call of the model alone, so that the loss compares the samples of the whole batch. Or give a larger --budget.';
 /** Where no loader makes the batches. */
 const NO_CUT =
   'Give a larger --budget, or leave --amp and --checkpointing at auto, which need no cut: without a DataLoader there is none elsewhere. A smaller batch by the script’s own flag trains something else.';
@@ -62,9 +58,8 @@ export const without8bit = (goodbye: Goodbye): Diagnosis => ({
 
 /** As `uncut`, with the hook's sentence. */
 export function uncutFor(evidence: string | null, loop: Loop | null): Diagnosis {
-  const other = evidence?.includes(AT_MODEL) ? CUT_MODEL : CUT_LOADER;
   return {
-    ...userError(evidence ?? 'The batch is not cut at the model’s call.', loop?.place === 'call' ? NO_CUT : other),
+    ...userError(evidence ?? 'The batch is not cut at the model’s call.', loop?.place === 'call' ? NO_CUT : CUT_LOADER),
     cause: 'The batch could not be cut into micro-batches without training something else.',
     phase: 'train',
     cure: 'none',

@@ -104,6 +104,37 @@ torch.manual_seed(0)""",
 )
 COMPARES = "loss = torch.nn.functional.cross_entropy(found @ found.flip(0).t(), torch.arange(len(found)))"
 
+#: Makes a mean of the samples that it is given, and accepts any argument.
+CLASSIFIER = (
+    (TRAINER % 1)
+    .replace("import GPT2Config, GPT2LMHeadModel", "import BertConfig, BertForSequenceClassification")
+    .replace("'labels': tokens", "'labels': i % 2")
+    .replace("GPT2LMHeadModel(config)", "BertForSequenceClassification(config)")
+    .replace(
+        "GPT2Config(vocab_size=200, n_positions=32, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)",
+        "BertConfig(vocab_size=200, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, hidden_dropout_prob=0, attention_probs_dropout_prob=0)",
+    )
+)
+STREAM = """
+torch.manual_seed(0)
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self): return (%s[i] for i in range(len(%s)))
+class Batches(torch.utils.data.IterableDataset):
+    def __init__(self, size): self.size = size
+    def __iter__(self): return iter(torch.utils.data.DataLoader(%s, batch_size=self.size))
+"""
+OWN_LOADER = (
+    (TRAINER % 1)
+    .replace("torch.manual_seed(0)", STREAM.replace("%s", "Text()"), 1)
+    .replace(
+        "Trainer(model=",
+        "class Loads(Trainer):\n    def get_train_dataloader(self):\n        return torch.utils.data.DataLoader(%s)\nLoads(model=",
+        1,
+    )
+    .replace("per_device_train_batch_size=8, ", "")
+    .replace("num_train_epochs=3", "max_steps=20")
+)
+
 
 def needs(package):
     found = importlib.util.find_spec(package) is not None
@@ -168,8 +199,8 @@ class Entries(unittest.TestCase):
         contrast = LIGHTNING.replace(mean, compared) % 1
         knobs = {"OOMTUNE_MICRO_BATCH": 4, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
         result = run(contrast, "apply", OOMTUNE_OWN_BATCH=16, **knobs)
-        self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "uncut"), result.errors)
-        self.assertIn("--cut model", result.one("goodbye")["message"])
+        self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "at_model"), result.errors)
+        self.assertIn("is cut at the model's call, since ", result.one("goodbye")["message"])
         self.assertNotIn("--cut loader", result.errors)
         result = run(contrast, "apply", OOMTUNE_OWN_BATCH=16, OOMTUNE_CUT="model", **knobs)
         self.assertEqual(result.status, 0, result.errors)
@@ -181,16 +212,22 @@ class Entries(unittest.TestCase):
         self.drive(run, TRAINER % 2, 2, REAL)
         self.assert_equivalent(run, TRAINER % 1, 2, 4)
         self.assertEqual(self.cut, [("loader", "transformers accumulates by itself")])
+        dropped = (
+            (TRAINER % 1)
+            .replace("batch_size=8", "batch_size=12")
+            .replace("use_cpu", "dataloader_drop_last=True, use_cpu")
+        )
+        self.assert_equivalent(run, dropped, 3, 4)
 
     @needs("transformers")
     def test_trainer_with_a_loss_of_its_own(self):
         run = functools.partial(support.run, imported=("transformers.trainer",))
         knobs = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
         result = run(OWN_LOSS % COMPARES, "apply", OOMTUNE_OWN_BATCH=8, **knobs)
-        self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "uncut"), result.errors)
+        self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "at_model"), result.errors)
         why = "Own.compute_loss computes a loss that compares the samples of its batch"
         self.assertIn(why, result.one("goodbye")["message"])
-        self.assertIn("--cut model", result.one("goodbye")["message"])
+        self.assertIn("is cut at the model's call, since ", result.one("goodbye")["message"])
         given = "compute_loss_func=lambda outputs, labels, **more: compared(outputs.logits.mean(1)), "
         compared = "def compared(found):\n    %s\n    return loss\ntorch.manual_seed(0)" % COMPARES
         script = (
@@ -201,13 +238,69 @@ class Entries(unittest.TestCase):
         # The worker starts it again so.
         bare = self.weights(run, OWN_LOSS % COMPARES)
         whole = self.weights(run, OWN_LOSS % COMPARES, OOMTUNE_CUT="whole", OOMTUNE_OWN_BATCH=8, **knobs)
-        self.assertEqual(self.cut, [("model", "micro-batches that transformers adds up would make another loss")])
+        self.assertEqual(self.cut, [("model", "micro-batches that transformers adds up would be another training")])
         for name, value in bare.items():
             self.assertLess((value - whole[name]).norm().item(), 1e-6 * max(1, value.norm().item()))
-        # One that is a mean is left to Trainer, and what it gathers is that of its steps alone.
-        result = run(OWN_LOSS % "loss = found.pow(2).mean()", "apply", OOMTUNE_OWN_BATCH=8, **knobs)
+        # One that is divided by the items of the whole batch is left to Trainer, and what it gathers is that of its steps alone.
+        divided = "loss = found.pow(2).sum() / num_items_in_batch"
+        result = run(OWN_LOSS % divided, "apply", OOMTUNE_OWN_BATCH=8, **knobs)
         self.assertEqual((result.status, result.output.split()[-2:]), (0, ["96", "96"]), result.errors)
         self.assertEqual(result.one("cut")["cut"], "loader")
+
+    @needs("transformers")
+    def test_trainer_with_a_loss_that_it_would_not_divide(self):
+        """Trainer leaves the division to models that accept any argument, though many of them take the mean of what they are given."""
+        run = functools.partial(support.run, imported=("transformers.trainer",))
+        knobs = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
+        for script in (CLASSIFIER, OWN_LOSS % "loss = found.pow(2).mean()"):
+            result = run(script, "apply", OOMTUNE_OWN_BATCH=8, **knobs)
+            self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "at_model"), result.errors)
+            self.assertIn("is not divided by the items of the whole batch", result.one("goodbye")["message"])
+            bare = self.weights(run, script)
+            whole = self.weights(run, script, OOMTUNE_CUT="whole", OOMTUNE_OWN_BATCH=8, **knobs)
+            for name, value in bare.items():
+                self.assertLess((value - whole[name]).norm().item(), 1e-5 * max(1, value.norm().item()), name)
+
+    @needs("transformers")
+    def test_trainer_with_a_loader_of_the_script(self):
+        """Its batches have their size by no argument, so Trainer alone would add up four whole ones."""
+        run = functools.partial(support.run, imported=("transformers.trainer",))
+        self.assert_equivalent(run, OWN_LOADER % "Text(), batch_size=8, shuffle=True", 2, 4)
+        self.assertEqual(self.cut, [("loader", "transformers accumulates by itself")])
+        self.assert_equivalent(run, OWN_LOADER % "Stream(), batch_size=8", 2, 4)
+        self.assert_equivalent(run, OWN_LOADER % "Text(), batch_size=12, drop_last=True", 3, 4)
+        prepared = OWN_LOADER.replace(
+            "torch.utils.data.DataLoader(%s)", "self.accelerator.prepare(torch.utils.data.DataLoader(%s))"
+        )
+        self.assert_equivalent(run, prepared % "Text(), batch_size=8, shuffle=True", 2, 4)
+        made = OWN_LOADER % "Batches(8), batch_size=None"
+        self.assert_at_model(run, made, "the script's loader makes batches that transformers cannot have smaller")
+
+    @needs("lightning")
+    def test_lightning_with_a_stream(self):
+        run = functools.partial(support.run, imported=("lightning",))
+        script = LIGHTNING.replace("torch.manual_seed(0)", STREAM.replace("%s", "data"), 1) % 1
+        loader = "DataLoader(data, batch_size=16, shuffle=True)"
+        stream = script.replace(loader, "DataLoader(Stream(), batch_size=16)")
+        self.assert_at_model(run, stream, "how many samples the last batch of the script's stream has is not known", 4)
+        for made in ("DataLoader(Batches(16), batch_size=None)", "Batches(16)"):
+            why = "the script's loader makes batches that Lightning cannot have smaller"
+            self.assert_at_model(run, script.replace(loader, made), why, 4)
+
+    def assert_at_model(self, run, script, why, micro=2):
+        env = {
+            "OOMTUNE_MICRO_BATCH": micro,
+            "OOMTUNE_ACCUMULATION": 4,
+            "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation",
+        }
+        result = run(script, "apply", OOMTUNE_OWN_BATCH=4 * micro, **env)
+        self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "at_model"), result.errors)
+        self.assertIn(why, result.one("goodbye")["message"])
+        bare = self.weights(run, script)
+        whole = self.weights(run, script, OOMTUNE_CUT="whole", OOMTUNE_OWN_BATCH=4 * micro, **env)
+        self.assertEqual([cut for cut, _ in self.cut], ["model"])
+        for name, value in bare.items():
+            self.assertLess((value - whole[name]).norm().item(), 1e-5 * max(1, value.norm().item()), name)
 
 
 if __name__ == "__main__":

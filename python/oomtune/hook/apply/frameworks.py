@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from ..watch.loader import own_batch
+from ..cut.cut import INSTEAD
+from ..watch.loader import drawn_count, drops_last, own_batch
 from .micro_batches import rebatch
 
 TYPE_CHECKING = False
@@ -45,17 +46,51 @@ def transformers_arguments(hook: Hook, module: ModuleType) -> None:
 
 
 def transformers_trainer(hook: Hook, module: ModuleType) -> None:
-    """Where Trainer adds up micro-batches, the loss that a `compute_loss` of the script's own makes is looked at, as a module's is."""
-    kind = module.Trainer
+    _look_at_trainer(hook, module.Trainer)
+    if not hook.settings.searching:
+        _resize_loader_of_trainer(hook, module.Trainer)
+
+
+def _resize_loader_of_trainer(hook: Hook, kind: type[Any]) -> None:
+    """A script may make the loader itself, whose batches then have no size by the arguments."""
+    original = kind.train
+
+    @functools.wraps(original)
+    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
+        settings, own = hook.settings, hook.trainer_accumulation or 1
+        if "micro_batch" in settings.knobs and settings.micro_batch:
+            made = self.get_train_dataloader
+
+            @functools.wraps(made)
+            def get_train_dataloader(*args: Any, **kwargs: Any) -> Any:
+                loader = made(*args, **kwargs)
+                _resize(hook, "transformers", own, loader, self._train_batch_size)
+                return loader
+
+            self.get_train_dataloader = get_train_dataloader
+        return original(self, *args, **kwargs)
+
+    kind.train = train
+
+
+def _look_at_trainer(hook: Hook, kind: type[Any]) -> None:
+    """Where Trainer adds up micro-batches, it is looked at whether they add up to the whole batch's; so is the loss that a `compute_loss`
+    of the script's own makes, as a module's is."""
     original = kind.training_step
+    seen: set[int] = set()
 
     @functools.wraps(original)
     def training_step(self: Any, model: Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         instrumentation = hook.instrumentation
-        if instrumentation is not None and instrumentation.cut.looks and _has_own_loss(self):
+        if instrumentation is not None and instrumentation.cut.looks and id(self) not in seen:
+            seen.add(id(self))
             given = self._prepare_inputs(inputs)
             with self.compute_loss_context_manager():
-                instrumentation.cut.look_at_step(model, self.compute_loss, (model, given), ("log",))
+                if _has_own_loss(self):
+                    instrumentation.cut.look_at_step(model, self.compute_loss, (model, given), ("log",))
+                items = args[0] if args else kwargs.get("num_items_in_batch")
+                if _leaves_division_to_loss(self, items):
+                    instrumentation.cut.look_at_division(model, self.compute_loss, given, items)
         return original(self, model, inputs, *args, **kwargs)
 
     kind.training_step = training_step
@@ -65,6 +100,15 @@ def _has_own_loss(trainer: Any) -> bool:
     """Whether the script makes the loss of what its model returns."""
     package = type(trainer).compute_loss.__module__.partition(".")[0]
     return package not in MAKERS or getattr(trainer, "compute_loss_func", None) is not None
+
+
+def _leaves_division_to_loss(trainer: Any, items: Any) -> bool:
+    """Whether the loss of each micro-batch is to be divided by the items (tokens, say) of the whole batch where it is made; else
+    Trainer divides it by the number of micro-batches."""
+    if getattr(trainer, "loss_is_scaled_for_ga", None) is not None:
+        return False  # the script says it
+    accepts = getattr(trainer, "model_accepts_loss_kwargs", False) and items is not None
+    return accepts or getattr(trainer, "compute_loss_func", None) is not None
 
 
 def quiet_arguments(hook: Hook) -> None:
@@ -190,30 +234,46 @@ def _rebatch_training(hook: Hook, own: int, kind: type[Any], plain: bool) -> Non
     instrumentation = hook.instrumentation
     if instrumentation is None or hasattr(original, "_oomtune"):
         return
-    torch = instrumentation.torch
 
     @functools.wraps(original)
     def dataloader(self: Any) -> Any:
         loaders = original(self)
         if self.name.startswith("train"):
-            settings = hook.settings
-            micro = settings.micro_batch or 1
-            group = micro * settings.accumulation
-            if hook.cut_choice()[0] == "model":
-                group = micro = max(1, group // own)
-            for loader in _loaders(torch.utils.data.DataLoader, loaders):
-                if loader.batch_sampler is not None and own_batch(loader) != micro:
-                    rebatch(torch, loader, group, micro, plain)
+            _resize(hook, "Lightning", own, loaders, plain=plain)
         return loaders
 
     setattr(dataloader, "_oomtune", True)
     kind.dataloader = dataloader
 
 
+def _resize(hook: Hook, framework: str, own: int, given: Any, made: int | None = None, plain: bool = False) -> None:
+    """Has the training's loaders yield what the framework adds up: micro-batches, or whole batches where they are cut at the model's
+    call. `own`: the script's own accumulation. `made`: the size of batches that a framework has set itself which weighs their losses by
+    their items. Ends the process where it would add up others than the script's: larger ones, or of its last batch another part."""
+    assert hook.instrumentation is not None
+    torch, settings = hook.instrumentation.torch, hook.settings
+    micro = settings.micro_batch or 1
+    group = micro * settings.accumulation
+    at_model = hook.cut_choice()[0] == "model"
+    if at_model:
+        group = micro = max(1, group // own)
+    loaders = _loaders(torch.utils.data.DataLoader, given)
+    for loader in loaders:
+        if loader.batch_sampler is not None and (drops_last(loader) or own_batch(loader) not in (micro, made)):
+            rebatch(torch, loader, group, micro, plain)
+    if at_model or settings.accumulation <= own:
+        return
+    if not loaders or any(loader.batch_sampler is None for loader in loaders):
+        hook.stop_uncut("the script's loader makes batches that %s cannot have smaller%s" % (framework, INSTEAD))
+    if any(drawn_count(loader) is None and (made is None or drops_last(loader)) for loader in loaders):
+        hook.stop_uncut("how many samples the last batch of the script's stream has is not known before%s" % INSTEAD)
+
+
 def _loaders(kind: type[Any], given: Any) -> list[Any]:
-    """The loaders in the result of train_dataloader(): one, a list, a dictionary, or Lightning's CombinedLoader."""
+    """The loaders in the result of train_dataloader(): one, which accelerate may have wrapped, a list, a dictionary, or Lightning's
+    CombinedLoader."""
     if isinstance(given, kind):
-        return [given]
+        return [getattr(given, "base_dataloader", given)]
     if isinstance(given, Mapping):
         parts = given.values()
     elif isinstance(given, (list, tuple)):

@@ -6,7 +6,7 @@ import functools
 import weakref
 
 from ..watch import batch_tree
-from ..watch.loader import drawn_count, own_batch, sample_count
+from ..watch.loader import drawn_count, drops_last, own_batch, sample_count
 from .gradient_accumulator import MicroBatch
 
 TYPE_CHECKING = False
@@ -154,11 +154,10 @@ def rebatch(torch: Torch, loader: Loader, wanted: int, micro: int | None = None,
     """Makes the loader yield `wanted` samples per batch (in parts of `micro`); in place, so that len(loader) is right from now
     on. `plain`: with torch's own batch sampler, for frameworks that make the loader anew for each rank."""
     sampler = loader.batch_sampler
-    drop_last = bool(getattr(sampler, "drop_last", loader.drop_last))
     if plain and getattr(sampler, "sampler", None) is not None:
-        batches = torch.utils.data.BatchSampler(sampler.sampler, micro or wanted, drop_last)
+        batches = torch.utils.data.BatchSampler(sampler.sampler, micro or wanted, drops_last(loader))
     else:
-        batches = Regrouped(sampler, wanted, drop_last, micro or wanted)
+        batches = Regrouped(sampler, wanted, drops_last(loader), micro or wanted)
     # DataLoader forbids assigning these after its construction.
     object.__setattr__(loader, "batch_sampler", batches)
     if loader.batch_size is not None:

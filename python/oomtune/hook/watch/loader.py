@@ -148,6 +148,11 @@ def drawn_count(loader: Loader) -> int | None:
         return None
 
 
+def drops_last(loader: Loader) -> bool:
+    """Whether the last batch of a pass is left out where it is shorter."""
+    return bool(getattr(loader.batch_sampler, "drop_last", loader.drop_last))
+
+
 def last_batch(loader: Loader, size: int) -> tuple[int, int] | None:
     """The samples of the last batch of each pass if batches have `size` samples, and the batches of a pass. None: it is as large as
     the others, as it is with the loader's own size, or not known."""
