@@ -283,9 +283,14 @@ class Entries(unittest.TestCase):
         loader = "DataLoader(data, batch_size=16, shuffle=True)"
         stream = script.replace(loader, "DataLoader(Stream(), batch_size=16)")
         self.assert_at_model(run, stream, "how many samples the last batch of the script's stream has is not known", 4)
-        for made in ("DataLoader(Batches(16), batch_size=None)", "Batches(16)"):
+        plain = "class Plain:\n    def __iter__(self): return zip(*(each.split(16) for each in data.tensors))\n"
+        script = script.replace("import lightning", plain + "import lightning")
+        for made in ("DataLoader(Batches(16), batch_size=None)", "Batches(16)", "Plain()"):
             why = "the script's loader makes batches that Lightning cannot have smaller"
             self.assert_at_model(run, script.replace(loader, made), why, 4)
+        # A step that calls parts of the model, each with another part of the batch.
+        parts = script.replace("self.net(batch[0])", "torch.cat((self.net[:2](batch[0]), batch[1]), 1) @ torch.ones(19, 3)")
+        self.drive(run, parts.replace(loader, "Plain()"), 1)
 
     def assert_at_model(self, run, script, why, micro=2):
         env = {

@@ -215,7 +215,8 @@ def _look_at_steps(hook: Hook, trainer: Any, model: Module) -> None:
         if args and not kwargs:
             with strategy.precision_plugin.train_step_context():
                 instrumentation.cut.look_at_step(model, model.training_step, args, ("log", "log_dict"))
-        return original(*args, **kwargs)
+        # It may call parts of the model alone: all of its batch is resized here where no loader makes it.
+        return instrumentation.cut.calls.around(model, original, args, kwargs)
 
     setattr(training_step, "_oomtune", True)
     strategy.training_step = training_step

@@ -40,7 +40,7 @@ class LoaderlessLoops:
             return
         instrumentation, settings = self._instrumentation, self._instrumentation.hook.settings
         cut, wanted = instrumentation.cut, settings.wanted
-        if instrumentation.hook.accumulates is not None:
+        if instrumentation.hook.accumulates is not None and instrumentation.hook.cut_choice()[0] != "model":
             # A framework hands out the micro-batches itself.
             self.unwatch()
             return

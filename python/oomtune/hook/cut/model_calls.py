@@ -78,6 +78,19 @@ class ModelCalls:
 
         kind.__call__ = __call__
 
+    def around(self, module: Module, step: Call, args: Args, kwargs: Kwargs) -> Any:
+        """Makes a call of a method of the module. If `before` has changed it, it sees none of the calls inside, which may be cut."""
+        before = self.before
+        replaced = None if before is None or not self.outermost(module) else before(module, args, kwargs)
+        if replaced is None:
+            return step(*args, **kwargs)
+        self.before = None
+        try:
+            with replaced[2]:
+                return step(*replaced[0], **replaced[1])
+        finally:
+            self.before = before
+
     def _go_on(self, module: Module, args: Args, kwargs: Kwargs) -> Any:
         """Makes the call that `before` has changed: cut, or whole."""
         if self.take is not None and module.training and self.begins(module):
