@@ -17,5 +17,6 @@ trainsAsItIs(
     { script: 'hf_packed', own: 128, budget: '80MiB' },
     { script: 'hf_seq2seq', own: 64, budget: '40MiB' },
     { script: 'hf_contrast', own: 64, budget: '40MiB' },
+    { script: 'hf_classifier', own: 32, budget: '20MiB' },
   ],
 );
