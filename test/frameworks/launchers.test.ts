@@ -15,13 +15,15 @@ trainsAsItIs(
       accumulation: 2,
       budget: '120MiB',
     },
-    ...['ddp', 'fsdp'].map((script) => ({
-      script,
+    ...[
+      { script: 'ddp', args: ['two_ranks.py', 'ddp'], own: 512, most: 128 },
+      { script: 'fsdp', args: ['two_ranks.py', 'fsdp'], own: 512, most: 128 },
+      { script: 'trainer', args: ['hf_classifier.py'], own: 32, most: 8 },
+    ].map(({ args, ...one }) => ({
+      ...one,
       console: 'torchrun',
-      args: ['--standalone', '--nproc-per-node', '2', 'two_ranks.py', script],
-      own: 512,
+      args: ['--standalone', '--nproc-per-node', '2', ...args],
       ranks: 2,
-      most: 128,
       unbounded: 'what two ranks hold at a time differs by MiB from start to start, and each size is a start of 20 s',
     })),
   ],

@@ -6,8 +6,8 @@ import { sentence } from './undriveable.js';
  * Whether the hook ended a launch before its first step because micro-batches that a framework adds up would train something else, and
  * the next launch is cut at the model's call instead, which this decides. Returns why; null: it is not.
  */
-export function goesToModel(target: Target, { goodbye, exception }: Session): string | null {
-  if (target.cutsAtModel || exception !== null || goodbye?.reason !== 'at_model') return null;
+export function goesToModel(target: Target, { goodbye }: Session): string | null {
+  if (target.cutsAtModel || goodbye?.reason !== 'at_model') return null;
   target.cutsAtModel = true;
   return sentence(goodbye.message);
 }

@@ -35,4 +35,5 @@ for name, value in model.named_parameters():
         torch.nn.init.normal_(value, std=0.02)
 trainer = InOrder(model=model, args=arguments, train_dataset=Reviews())
 trainer.train()
-torch.save(trainer.model.state_dict(), "weights.pt")
+if trainer.is_world_process_zero():
+    torch.save(trainer.model.state_dict(), "weights.pt")

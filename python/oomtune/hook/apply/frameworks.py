@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..hook import Hook
+    from ..instrumentation import Instrumentation
     from ..types import Module
 
 
@@ -82,7 +83,7 @@ def _look_at_trainer(hook: Hook, kind: type[Any]) -> None:
     @functools.wraps(original)
     def training_step(self: Any, model: Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         instrumentation = hook.instrumentation
-        if instrumentation is not None and instrumentation.cut.looks and id(self) not in seen:
+        if instrumentation is not None and id(self) not in seen and _adds_up(hook, instrumentation):
             seen.add(id(self))
             given = self._prepare_inputs(inputs)
             with self.compute_loss_context_manager():
@@ -100,6 +101,13 @@ def _has_own_loss(trainer: Any) -> bool:
     """Whether the script makes the loss of what its model returns."""
     package = type(trainer).compute_loss.__module__.partition(".")[0]
     return package not in MAKERS or getattr(trainer, "compute_loss_func", None) is not None
+
+
+def _adds_up(hook: Hook, instrumentation: Instrumentation) -> bool:
+    """Whether Trainer adds up micro-batches of a batch of the script. (Where ranks exchange gradients, nothing else is looked at.)"""
+    settings = hook.settings
+    more = not settings.searching and settings.accumulation > (hook.trainer_accumulation or 1)
+    return instrumentation.cut.looks or (more and hook.adds_up_by_itself)
 
 
 def _leaves_division_to_loss(trainer: Any, items: Any) -> bool:

@@ -116,7 +116,7 @@ class Cut:
             self._refuse_comparing(name, INSTEAD)
 
     def look_at_division(self, model: Module, loss: Call, inputs: dict[str, Any], items: Any) -> None:
-        """While look() is on: refuses if `loss(model, inputs, num_items_in_batch)` is not divided by the number of the whole batch's items,
+        """Refuses if `loss(model, inputs, num_items_in_batch)` is not divided by the number of the whole batch's items,
         `items`, as it is to be where a framework adds up what micro-batches make (None: it cannot be)."""
         if items is None or not self._divides(model, loss, inputs, items):
             self._refuse(
