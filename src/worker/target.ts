@@ -21,6 +21,11 @@ export interface Filled {
   knobEnv: Record<string, string>;
 }
 
+const cutByHook = (plan: CommandPlan): CommandPlan => ({
+  ...plan,
+  carriers: { ...plan.carriers, micro_batch: 'hook', accumulation: 'hook' },
+});
+
 let ladder: unknown = null;
 
 /** A command and its devices, as search and run need them. */
@@ -49,7 +54,7 @@ export class Target {
   constructor(
     private readonly request: WorkRequest,
     deps: WorkDeps,
-    readonly plan: CommandPlan,
+    public plan: CommandPlan,
     readonly torch: string | null,
     devices: Device[],
     private readonly environment: Record<string, string>,
@@ -110,7 +115,15 @@ export class Target {
     const whole = plan.inner.preset?.whole_batches && effectiveBatch === null && cut !== 'loader';
     const differs = accumulation === 'hook' || (accumulation === 'preset' && whole);
     if (!this.hook || several || micro_batch !== 'preset' || !differs) return plan;
-    return { ...plan, carriers: { ...plan.carriers, micro_batch: 'hook', accumulation: 'hook' } };
+    return cutByHook(plan);
+  }
+
+  /** From the next launch on the command keeps its own batch, which the hook cuts. Returns false where it has none (a placeholder). */
+  cutAtModel(): boolean {
+    if (!['hook', 'preset'].includes(this.carrier('micro_batch'))) return false;
+    this.cutsAtModel = true;
+    this.plan = cutByHook(this.plan);
+    return true;
   }
 
   /** Whether anything besides the script's own loop can accumulate. */

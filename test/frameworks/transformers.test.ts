@@ -18,5 +18,12 @@ trainsAsItIs(
     { script: 'hf_seq2seq', own: 64, budget: '40MiB' },
     { script: 'hf_contrast', own: 64, budget: '40MiB' },
     { script: 'hf_classifier', own: 32, budget: '20MiB' },
+    {
+      script: 'hf_flags',
+      args: `${TRAINER} --report_to none --per_device_train_batch_size 32`.split(' '),
+      own: 32,
+      budget: '20MiB',
+      flag: '--per_device_train_batch_size ',
+    },
   ],
 );

@@ -93,7 +93,7 @@ class Instrumentation:
         hook, torch, settings = self.hook, self.torch, self.hook.settings
         self.optimizers.install()
         self.training_mode.install()
-        if settings.searching or settings.knobs:
+        if settings.searching or settings.knobs or settings.accumulation > settings.own_accumulation:
             # A job that runs unchanged is only watched.
             self._change_steps()
             self.backward.install()

@@ -57,7 +57,7 @@ export class Choices {
   async recorded(target: Target): Promise<Recommendation | null> {
     const { recommendations } = await this.deps.records();
     const recorded = await recommendations.get(target.key);
-    target.cutsAtModel = recorded?.cut === 'model';
+    if (recorded?.cut === 'model') target.cutAtModel();
     return recorded;
   }
 

@@ -7,7 +7,6 @@ import { sentence } from './undriveable.js';
  * the next launch is cut at the model's call instead, which this decides. Returns why; null: it is not.
  */
 export function goesToModel(target: Target, { goodbye }: Session): string | null {
-  if (target.cutsAtModel || goodbye?.reason !== 'at_model') return null;
-  target.cutsAtModel = true;
+  if (target.cutsAtModel || goodbye?.reason !== 'at_model' || !target.cutAtModel()) return null;
   return sentence(goodbye.message);
 }

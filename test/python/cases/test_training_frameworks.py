@@ -256,6 +256,11 @@ class Entries(unittest.TestCase):
             result = run(script, "apply", OOMTUNE_OWN_BATCH=8, **knobs)
             self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "at_model"), result.errors)
             self.assertIn("is not divided by the items of the whole batch", result.one("goodbye")["message"])
+            flags = script.replace(
+                "batch_size=8, gradient_accumulation_steps=1", "batch_size=2, gradient_accumulation_steps=4"
+            )
+            result = run(flags, "apply", OOMTUNE_OWN_BATCH=8, OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=4)
+            self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "at_model"), result.errors)
             bare = self.weights(run, script)
             whole = self.weights(run, script, OOMTUNE_CUT="whole", OOMTUNE_OWN_BATCH=8, **knobs)
             for name, value in bare.items():
@@ -289,7 +294,9 @@ class Entries(unittest.TestCase):
             why = "the script's loader makes batches that Lightning cannot have smaller"
             self.assert_at_model(run, script.replace(loader, made), why, 4)
         # A step that calls parts of the model, each with another part of the batch.
-        parts = script.replace("self.net(batch[0])", "torch.cat((self.net[:2](batch[0]), batch[1]), 1) @ torch.ones(19, 3)")
+        parts = script.replace(
+            "self.net(batch[0])", "torch.cat((self.net[:2](batch[0]), batch[1]), 1) @ torch.ones(19, 3)"
+        )
         self.drive(run, parts.replace(loader, "Plain()"), 1)
 
     def assert_at_model(self, run, script, why, micro=2):

@@ -74,14 +74,15 @@ class ApplyController:
             self._loaderless.loaders = True
         if self._rung.pending and self._instrumentation.training_mode.is_training():
             self._rung.apply()
-        if "micro_batch" in self._hook.native:
+        if "micro_batch" in self._hook.native or self._cut_by_flags:
             self._look()
             return False
         return self._rebatches
 
     def _look(self) -> None:
         """A framework makes the micro-batches, if it makes several of a batch."""
-        if self._accumulation > self._hook.settings.own_accumulation and self._hook.adds_up_by_itself:
+        settings = self._hook.settings
+        if settings.accumulation > settings.own_accumulation and self._hook.adds_up_by_itself:
             self._instrumentation.cut.look(self._micro)
 
     def keeps_own_batches(self, iterator: LoaderIterator) -> bool:

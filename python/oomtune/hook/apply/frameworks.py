@@ -58,8 +58,8 @@ def _resize_loader_of_trainer(hook: Hook, kind: type[Any]) -> None:
 
     @functools.wraps(original)
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        settings, own = hook.settings, hook.trainer_accumulation or 1
-        if "micro_batch" in settings.knobs and settings.micro_batch:
+        own = _own_accumulation(hook)
+        if hook.settings.micro_batch:
             made = self.get_train_dataloader
 
             @functools.wraps(made)
@@ -105,9 +105,14 @@ def _has_own_loss(trainer: Any) -> bool:
 
 def _adds_up(hook: Hook, instrumentation: Instrumentation) -> bool:
     """Whether Trainer adds up micro-batches of a batch of the script. (Where ranks exchange gradients, nothing else is looked at.)"""
-    settings = hook.settings
-    more = not settings.searching and settings.accumulation > (hook.trainer_accumulation or 1)
+    more = not hook.settings.searching and hook.settings.accumulation > _own_accumulation(hook)
     return instrumentation.cut.looks or (more and hook.adds_up_by_itself)
+
+
+def _own_accumulation(hook: Hook) -> int:
+    """Of the script, whose arguments have another one where its flags were changed."""
+    by_flags = "accumulation" not in hook.settings.knobs
+    return hook.settings.own_accumulation if by_flags else hook.trainer_accumulation or 1
 
 
 def _leaves_division_to_loss(trainer: Any, items: Any) -> bool:
