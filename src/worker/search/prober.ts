@@ -214,10 +214,11 @@ export class Prober {
     }
     this.diagnosis = trainedAlone ?? this.diagnosis;
     const death = observeDeath(probe, ran, this.diagnosis, exit);
-    if (verdict.class !== 'user_error' || failsAlone(death) || !(await this.#trainsAtItsOwn(probe))) return death;
+    const atOwn = verdict.class !== 'user_error' || failsAlone(death) ? null : await this.#atItsOwn(probe);
+    if (atOwn !== 'ok' && atOwn !== 'device_oom') return death;
     const { own_batch: own, place } = this.facts.loop as Loop;
     if (place === 'loader' && !this.#processes.hook.setsVariables) return this.#withVariables(probe);
-    this.diagnosis = usesOwnBatch(own as number, probe.micro_batch, verdict, place);
+    this.diagnosis = usesOwnBatch(own as number, probe.micro_batch, verdict, place, atOwn === 'ok');
     return observeDeath(probe, ran, this.diagnosis, exit);
   }
 
@@ -286,15 +287,17 @@ export class Prober {
     return this.target.memory.waitForMemory(Math.min(needed ?? room, room));
   }
 
-  /** Whether the script's own batch trains, where its first probe failed: then the size is the reason. */
-  async #trainsAtItsOwn(probe: Probe): Promise<boolean> {
+  /** What becomes of the script at its own batch, where the first probe failed: the size may be the reason. Null: that is not asked. */
+  async #atItsOwn(probe: Probe): Promise<Diagnosis['class'] | null> {
     const own = this.facts.loop?.own_batch ?? null;
     const first = this.#processes.mode === 'probe' && this.goal === 'search' && !this.#measured;
-    if (!first || own === null || own === probe.micro_batch) return false;
+    if (!first || own === null || own === probe.micro_batch) return null;
     await this.#processes.begin(probe, null);
     const trains = await this.#ask({ ...probe, micro_batch: own }, false);
+    const session = this.#processes.session as Session;
+    const verdict = trains === null ? await diagnoseSession(session, await session.ended(), this.target.kind) : null;
     await this.close();
-    return trains !== null;
+    return verdict?.class ?? 'ok';
   }
 
   async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {

@@ -67,12 +67,20 @@ export function uncutFor(evidence: string | null, loop: Loop | null): Diagnosis 
 }
 
 /** The script trains at its own batch only: its code uses that number elsewhere, too. */
-export function usesOwnBatch(own: number, tried: number, failure: Diagnosis, place: Loop['place']): Diagnosis {
+export function usesOwnBatch(
+  own: number,
+  tried: number,
+  failure: Diagnosis,
+  place: Loop['place'],
+  trains: boolean,
+): Diagnosis {
   const elsewhere =
     place === 'call'
       ? 'it has no DataLoader, and its size could not be set at the model’s call, since its code uses the number elsewhere too'
       : 'it uses the number elsewhere than in its DataLoader';
-  const cause = `The script trains with its own batch of ${own} and fails with ${tried}: ${elsewhere}.`;
+  const cause = trains
+    ? `The script trains with its own batch of ${own} and fails with ${tried}: ${elsewhere}.`
+    : `The script runs out of memory with its own batch of ${own}, and fails in another way with ${tried}: ${elsewhere}.`;
   return { ...failure, cause, advice: `${cause} ${PLACEHOLDER}` };
 }
 
