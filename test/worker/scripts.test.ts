@@ -79,6 +79,12 @@ describe('a search on scripts as people write them', () => {
     expect(report.failure?.advice).toContain('{micro_batch}');
   });
 
+  it('blames no such script whose own batch does not fit', async () => {
+    const report = await search([python, 'elsewhere.py'], '28MiB');
+    expect(report.status, JSON.stringify(report.failure)).toBe('exhausted');
+    expect(report.failure?.advice).toContain('Give a larger --budget');
+  });
+
   it('sets the variables of a script that uses the batch size of its DataLoader in its loop, too', async () => {
     const report = await search([python, 'elsewhere.py'], '120MiB');
     expect(report, JSON.stringify(report.failure)).toMatchObject({ status: 'found', own: { micro_batch: 32 } });
