@@ -269,18 +269,21 @@ class Hook:
         self.exit_process(0)
 
     def stop_uncut(self, reason: str) -> NoReturn:
-        """Cutting the batch would change the training: says so and ends the process. The next one cuts it at the model's call where
-        the reason ends with INSTEAD."""
+        """Cutting the batch would change the training: says so and ends the process."""
         from .cut.cut import INSTEAD
 
         if reason.endswith(INSTEAD):
-            self.goodbye("at_model", "the batch is cut at the model's call, since %s" % reason[: -len(INSTEAD)])
-            self.exit_process(1)
+            self.stop_at_model(reason[: -len(INSTEAD)])
         message = "the batch is not cut at the model's call, since %s" % reason
         if not self.controlled:
             instead = "" if self.loaderless else " --cut loader cuts the loader's batches instead."
             sys.stderr.write("oomtune: %s.%s\n" % (message, instead))
         self.goodbye("uncut", message)
+        self.exit_process(1)
+
+    def stop_at_model(self, reason: str) -> NoReturn:
+        """Micro-batches that a framework adds up would be another training: ends the process, and the next one cuts at the model's call."""
+        self.goodbye("at_model", "the batch is cut at the model's call, since %s" % reason)
         self.exit_process(1)
 
     def stop_unchunked(self, reason: str) -> NoReturn:

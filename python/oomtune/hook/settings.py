@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 MODES = ("probe", "measure", "apply")
-#: `whole`: as auto, but micro-batches that a framework would add up were seen to be another training than the whole batch (their loss compares samples, or the loader makes larger ones).
+#: `whole`: as auto, but micro-batches that a framework would add up were seen to be another training than the whole batch (their
+#: loss compares samples, or the loader makes larger ones).
 CUTS = ("auto", "model", "loader", "whole")
 KNOBS = ("micro_batch", "accumulation", *RungKnobs.NAMES)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from ..cut.cut import INSTEAD
 from ..watch.loader import drawn_count, drops_last, own_batch
 from .micro_batches import rebatch
 
@@ -278,9 +277,9 @@ def _resize(hook: Hook, framework: str, own: int, given: Any, made: int | None =
     if at_model or settings.accumulation <= own:
         return
     if not loaders or any(loader.batch_sampler is None for loader in loaders):
-        hook.stop_uncut("the script's loader makes batches that %s cannot have smaller%s" % (framework, INSTEAD))
+        hook.stop_at_model("the script's loader makes batches that %s cannot have smaller" % framework)
     if any(drawn_count(loader) is None and (made is None or drops_last(loader)) for loader in loaders):
-        hook.stop_uncut("how many samples the last batch of the script's stream has is not known before%s" % INSTEAD)
+        hook.stop_at_model("how many samples the last batch of the script's stream has is not known before")
 
 
 def _loaders(kind: type[Any], given: Any) -> list[Any]:

@@ -6,7 +6,6 @@ import functools
 import threading
 import weakref
 
-from ..watch.rng_state import cuda_devices
 from .autograd_node import AutogradNodes
 from .batch_dims import candidates
 from .cut_call import CutCall
@@ -19,8 +18,7 @@ from .ranks import AllRanks, OneRank
 from .reductions import Reductions
 from .refusal import Mismatch, Uncuttable
 from .sample_dim import sample_dim
-from .sandbox import Sandbox
-from .training_step import training_step
+from .training_step import divides, training_step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
 INSTEAD = " (with --cut model it does not)"
 #: How many batch sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
-#: Part of itself that a loss at least changes by where the number that it is to be divided by is twice as large.
-DIVIDED = 0.1
 
 
 class Cut:
@@ -118,21 +114,11 @@ class Cut:
     def look_at_division(self, model: Module, loss: Call, inputs: dict[str, Any], items: Any) -> None:
         """Refuses if `loss(model, inputs, num_items_in_batch)` is not divided by the number of the whole batch's items,
         `items`, as it is to be where a framework adds up what micro-batches make (None: it cannot be)."""
-        if items is None or not self._divides(model, loss, inputs, items):
+        if items is None or not divides(self._torch, self.calls, model, loss, inputs, items):
             self._refuse(
                 "%s returns a loss that is not divided by the items of the whole batch, as the framework takes it to be%s"
                 % (type(model).__name__, INSTEAD)
             )
-
-    def _divides(self, model: Module, loss: Call, inputs: dict[str, Any], items: Any) -> bool:
-        step = training_step(self._torch, model, loss, ("log",))
-        tensors = [leaf for leaf in tree_leaves(self._torch, inputs) if isinstance(leaf, self._torch.Tensor)]
-        sandbox = Sandbox(self._torch, model, cuda_devices(self._torch, tensors))
-        found: list[float] = []
-        for number in (items, 2 * items):
-            with sandbox.entered(evaluation=False, precise=False), self._torch.no_grad(), self.calls.inner():
-                found.append(float(step(model, dict(inputs), num_items_in_batch=number)))
-        return abs(found[0] - found[1]) > DIVIDED * abs(found[0])
 
     @property
     def looks(self) -> bool:

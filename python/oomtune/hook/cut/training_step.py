@@ -8,13 +8,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
+from ..watch.rng_state import cuda_devices
 from .attributes import Attributes
+from .pytree import tree_leaves
+from .sandbox import Sandbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Generator
 
     from ..types import Call, Module, Torch
+    from .model_calls import ModelCalls
+
+#: Part of itself that a loss at least changes by where the number that it is to be divided by is twice as large.
+DIVIDED = 0.1
 
 
 def training_step(torch: Torch, model: Module, step: Call, quiet: tuple[str, ...] = ()) -> Module:
@@ -34,6 +41,18 @@ def training_step(torch: Torch, model: Module, step: Call, quiet: tuple[str, ...
             return found.get("loss") if isinstance(found, Mapping) else found
 
     return Step()
+
+
+def divides(torch: Torch, calls: ModelCalls, model: Module, loss: Call, inputs: dict[str, Any], items: Any) -> bool:
+    """Whether `loss(model, inputs, num_items_in_batch)` is divided by that number, which is `items`: it is made twice, without a trace."""
+    step = training_step(torch, model, loss, ("log",))
+    tensors = [leaf for leaf in tree_leaves(torch, inputs) if isinstance(leaf, torch.Tensor)]
+    sandbox = Sandbox(torch, model, cuda_devices(torch, tensors))
+    found: list[float] = []
+    for number in (items, 2 * items):
+        with sandbox.entered(evaluation=False, precise=False), torch.no_grad(), calls.inner():
+            found.append(float(step(model, dict(inputs), num_items_in_batch=number)))
+    return abs(found[0] - found[1]) > DIVIDED * abs(found[0])
 
 
 @contextlib.contextmanager
