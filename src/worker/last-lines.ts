@@ -4,6 +4,9 @@ import { endOfRegular } from '../common/regular-file.js';
 const TAIL_BYTES = 8192;
 const LINES = 12;
 
+/** A line of no more characters may be a part of any sentence. */
+const SHORT = 8;
+
 /** The most characters of a line that are quoted. */
 const MOST_QUOTED = 200;
 
@@ -13,11 +16,15 @@ export function lastLine(path: string, from = 0): string {
   return said === undefined ? '' : `; it said last: ${said}`;
 }
 
-/** The last lines of a log that are not blank, of those from byte `from` on; none if it cannot be read. */
-export function lastLines(path: string, from = 0): string[] {
+/**
+ * The last lines of a log that are not blank, of those from byte `from` on; none if it cannot be read. `evidence`: what the job died of: lines
+ * after it are what libraries say as the interpreter ends.
+ */
+export function lastLines(path: string, from = 0, evidence = ''): string[] {
   const end = endOfRegular(path, TAIL_BYTES, from);
   if (end === null) return []; // it was never made, or is gone
   const lines = end.text.split('\n').filter((line) => line.trim() !== '');
   // The first line may have been cut.
-  return lines.slice(end.cut ? 1 : 0).slice(-LINES);
+  const last = lines.findLastIndex((line) => line.trim().length > SHORT && evidence.includes(line.trim()));
+  return lines.slice(end.cut ? 1 : 0, last < 0 ? undefined : last + 1).slice(-LINES);
 }

@@ -28,4 +28,16 @@ describe('the last lines of a log', () => {
   it('are none where there is no log', () => {
     expect(lastLines(join(folder, 'absent'))).toEqual([]);
   });
+
+  it('end with what the job died of, whatever libraries say after it', () => {
+    const text =
+      "  File 'train.py', line 3\nTypeError: takes\n  1. (self: Buffer)\nnanobind: leaked 3 functions!\n - leaked 'a'\n";
+    const evidence = 'TypeError: takes 1. (self: Buffer)';
+    expect(lastLines(logOf(text), 0, evidence)).toEqual([
+      "  File 'train.py', line 3",
+      'TypeError: takes',
+      '  1. (self: Buffer)',
+    ]);
+    expect(lastLines(logOf(text), 0, 'something else')).toHaveLength(5);
+  });
 });

@@ -405,6 +405,36 @@ class Cases(CutCase):
 
         self.same(net, penalty, rows)
 
+    def test_third_derivatives(self):
+        def residual(model, x):
+            x.requires_grad_()
+            value = model(x)
+            slope = torch.autograd.grad(value.sum(), x, create_graph=True)[0]
+            bend = torch.autograd.grad(slope[:, 0].sum(), x, create_graph=True)[0]
+            other = model(x[:, :8] + 1)
+            return (slope[:, 1] + value[:, 0] * slope[:, 0] - bend[:, 0]).pow(2).mean() + other.pow(2).mean()
+
+        self.same(net, residual, rows)
+
+    def test_derivatives_of_gradients_of_weights(self):
+        def penalty(model, x):
+            value = model(x).pow(2).mean()
+            slopes = torch.autograd.grad(value, list(model.parameters()), create_graph=True)
+            return value + sum(slope.pow(2).sum() for slope in slopes)
+
+        self.same(net, penalty, rows)
+
+    def test_gradients_that_are_differentiated_again_hold_one_micro_batch_at_a_time(self):
+        def residual(model, x):
+            x.requires_grad_()
+            slope = torch.autograd.grad(model(x).sum(), x, create_graph=True)[0]
+            bend = torch.autograd.grad(slope[:, 0].sum(), x, create_graph=True)[0]
+            return (slope[:, 1] - bend[:, 0]).pow(2).mean()
+
+        HeldGraph.most = 0
+        self.train(HeldGraph, residual, rows, 4)
+        self.assertLessEqual(HeldGraph.most, 2)
+
     def test_reentrant_checkpointing_inside(self):
         self.same(lambda: Checkpointed(True), mean_square, rows)
         self.same(lambda: Checkpointed(False), mean_square, rows)
@@ -503,6 +533,63 @@ class Cases(CutCase):
         self.same(make, lambda m, x: m["loss"](m["net"](x)), rows)
         self.assertEqual(self.warned, ["uncut"])
 
+    def test_modules_that_write_to_their_weights_are_refused(self):
+        self.refused("depends on the other samples", lambda: FirstBatch("buffer"), mean_square, rows)
+        self.refused("writes to its weights", lambda: FirstBatch("attribute"), mean_square, rows)
+        self.refused("writes to its weights \\(Linear.weight\\)", lambda: Follower(True), mean_square, rows)
+        self.refused("writes to its weights \\(Linear.weight\\)", lambda: Follower(False), mean_square, rows)
+        self.refused("writes to an input", InPlace, mean_square, rows)
+
+    def test_a_norm_of_weights_that_is_held(self):
+        self.same(HeldNorm, mean_square, rows)
+
+    def test_weights_that_a_call_is_given(self):
+        if not hasattr(torch, "func"):
+            self.skipTest("this torch (%s) has no torch.func" % torch.__version__)
+
+        def inner(model, x):
+            weights = dict(model.named_parameters())
+            value = torch.func.functional_call(model, weights, (x,)).pow(2).mean()
+            slopes = torch.autograd.grad(value, list(weights.values()), create_graph=True)
+            weights = {name: weight - 0.1 * slope for (name, weight), slope in zip(weights.items(), slopes)}
+            return torch.func.functional_call(model, weights, (x,)).pow(2).mean()
+
+        self.same(net, inner, rows)
+
+    def test_word_vectors_next_to_nothing(self):
+        def words():
+            given = torch.randint(0, 50, (64, 1)), torch.randint(0, 50, (64, 6))
+            given[1][0, 0] = 0
+            return given
+
+        self.same(WordVectors, lambda model, x: model(*x), words)
+
+    def test_sparse_gradients_have_each_row_once(self):
+        def words():
+            return torch.randint(0, 50, (64, 1)), torch.randint(0, 50, (64, 6))
+
+        self.same(lambda: WordVectors(True), lambda model, x: model(*x), words)
+        model = WordVectors(True)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.cut.engage(4, 64)
+        for _ in range(2):  # by the second one the module is known to make its loss itself
+            optimizer.zero_grad()
+            model(*words()).backward()
+            self.assertLessEqual(model.words.weight.grad._nnz(), 50)
+
+    def test_states_of_generators_are_kept_once(self):
+        from oomtune.hook.watch.rng_state import HostRngState
+
+        one = HostRngState(torch)
+        same = HostRngState(torch, one)
+        torch.rand(1)
+        other = HostRngState(torch, same)
+        self.assertTrue(same._torchs is one._torchs and same._pythons is other._pythons is one._pythons)
+        self.assertFalse(other == one)
+
+    def test_a_scripted_module(self):
+        self.same(lambda: torch.jit.script(nn.Sequential(nn.Linear(8, 4), nn.Tanh())), mean_square, rows)
+
     def test_weights_that_changed_before_the_backward_pass(self):
         torch.manual_seed(0)
         model, x = net(), rows()
@@ -538,6 +625,108 @@ class Pairs(nn.Module):
     def forward(self, i):
         mean = self.embedding(i).sum(1) / (i != 0).sum(1, keepdim=True)
         return self.text(mean), self.image(mean), self.scale.exp()
+
+
+class FirstBatch(nn.Module):
+    """Is initialised from its first batch, as activation normalisation is."""
+
+    def __init__(self, kept):
+        super().__init__()
+        self.net, self.scale = net(), nn.Parameter(torch.ones(8))
+        if kept == "buffer":
+            self.register_buffer("ready", torch.tensor(False))
+        else:
+            self.ready = False
+
+    def forward(self, x):
+        if not self.ready:
+            self.scale.data.copy_(1 / x.std(0))
+            if isinstance(self.ready, bool):
+                self.ready = True
+            else:
+                self.ready.fill_(True)
+        return self.net(x * self.scale)
+
+
+class Follower(nn.Module):
+    """Weights that follow others in each forward pass, as those of a momentum encoder do."""
+
+    def __init__(self, anew):
+        super().__init__()
+        self.leading, self.following, self.anew = nn.Linear(8, 4), nn.Linear(8, 4), anew
+        for weight in self.following.parameters():
+            weight.requires_grad = False
+
+    def forward(self, x):
+        with torch.no_grad():
+            for leads, follows in zip(self.leading.parameters(), self.following.parameters()):
+                if self.anew:
+                    follows.data = follows.data * 0.9 + leads.data * 0.1
+                else:
+                    follows.data.mul_(0.9).add_(leads.data, alpha=0.1)
+        return self.leading(x) * self.following(x)
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x):
+        x.add_(1)
+        return self.net(x)
+
+
+class HeldNorm(nn.Linear):
+    """As EEGNet's layers do."""
+
+    def __init__(self):
+        super().__init__(8, 4)
+
+    def forward(self, x):
+        self.weight.data = torch.renorm(self.weight.data, p=2, dim=0, maxnorm=0.1)
+        return super().forward(x)
+
+
+class WordVectors(nn.Module):
+    def __init__(self, sparse=False):
+        super().__init__()
+        self.words = nn.Embedding(50, 8, sparse=sparse)
+        nn.init.uniform_(self.words.weight, -1e-3, 1e-3)
+
+    def forward(self, centre, others):
+        return -nn.functional.logsigmoid((self.words(centre) * self.words(others)).sum(2)).sum(1).mean()
+
+
+class HeldGraph(nn.Module):
+    """Counts of how many forward passes the graph is in memory at a time."""
+
+    most = alive = 0
+
+    class Passed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.held = HeldGraph.Held()
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient.clone()
+
+    class Held:
+        def __init__(self):
+            HeldGraph.alive += 1
+            HeldGraph.most = max(HeldGraph.most, HeldGraph.alive)
+
+        def __del__(self):
+            HeldGraph.alive -= 1
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x):
+        return self.net(self.Passed.apply(x))
 
 
 class TwoHeads(nn.Module):

@@ -18,6 +18,16 @@ def work(x, y):
     optimizer.step()
 """
 
+GRADIENT = """
+class Fails(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x.clone()
+    @staticmethod
+    def backward(ctx, gradient): %s
+x = torch.randn(8, 4, requires_grad=True)
+torch.autograd.grad(Fails.apply(x).sum(), x)
+"""
+
 
 class Reports(unittest.TestCase):
     def failing(self, text, mode="probe", answers=(probe(5),)):
@@ -41,6 +51,20 @@ class Reports(unittest.TestCase):
         )
         told = result.one("exception")
         self.assertEqual((told["oom"], told["phase"], told["micro_batch"]), (True, "train", 5))
+
+    def test_a_loss_or_a_gradient_without_a_loader_is_of_the_training(self):
+        fails = "raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')"
+        for text, phase in (
+            ("x = torch.randn(8, 4)\nout = model(x)\n%s\n", "train"),
+            (
+                "def loss():\n    out = model(torch.randn(8, 4))\n    return out, other()\ndef other(): %s\nloss()\n",
+                "train",
+            ),
+            (GRADIENT, "train"),
+            ("x = torch.randn(8, 4)\n%s\n", "load"),
+        ):
+            told = self.failing(text % fails, "apply").one("exception")
+            self.assertEqual((told["oom"], told["phase"]), (True, phase), text)
 
     def test_primitive_that_cannot_be_executed_is_memory_where_memory_was_refused(self):
         sys.path[:0] = PATH.split(":")

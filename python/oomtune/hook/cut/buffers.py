@@ -28,14 +28,15 @@ def compiled(module: Module) -> bool:
 
 
 def buffer_keys(modules: Iterable[Module]) -> list[BufferKey]:
-    return [(owner, name) for owner in modules for name in owner._buffers]
+    # (those of a compiled TorchScript are no dictionary)
+    return [(owner, name) for owner in modules for name, _ in owner._buffers.items()]
 
 
 class Snapshot:
     """The values of some buffers, as they are now."""
 
     def __init__(self, keys: Iterable[BufferKey]) -> None:
-        found = [(owner, name, owner._buffers.get(name)) for owner, name in keys]
+        found = [(owner, name, _buffer(owner, name)) for owner, name in keys]
         self._entries: list[Entry] = [
             (owner, name, buffer, None if _is_table(buffer) else buffer.detach().clone(), _version(buffer))
             for owner, name, buffer in found
@@ -64,7 +65,7 @@ class Snapshot:
         return [
             (owner, name)
             for owner, name, buffer, value, _ in self._entries
-            if owner._buffers.get(name) is not buffer or (value is not None and not _same(torch, buffer, value))
+            if _buffer(owner, name) is not buffer or (value is not None and not _same(torch, buffer, value))
         ]
 
     def only(self, keys: Iterable[BufferKey]) -> Snapshot:
@@ -73,6 +74,10 @@ class Snapshot:
         wanted = {(id(owner), name) for owner, name in keys}
         chosen._entries = [entry for entry in self._entries if (id(entry[0]), entry[1]) in wanted]
         return chosen
+
+
+def _buffer(owner: Module, name: str) -> Tensor | None:
+    return dict(owner._buffers.items()).get(name)
 
 
 def _is_table(buffer: Tensor) -> bool:

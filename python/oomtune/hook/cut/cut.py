@@ -16,7 +16,7 @@ from .plan import CutContext, Plan
 from .pytree import tree_leaves
 from .ranks import AllRanks, OneRank
 from .reductions import Reductions
-from .refusal import Mismatch, Uncuttable
+from .refusal import Mismatch, Uncuttable, WritesWeights
 from .sample_dim import sample_dim
 from .training_step import divides, training_step
 
@@ -54,7 +54,7 @@ class Cut:
         self._warn = warn
         self.calls = ModelCalls(torch, optimizers)
         self._nodes = AutogradNodes(torch)
-        self._context = CutContext(torch, self.calls, warn, plain)
+        self._context = CutContext(torch, self.calls, warn, plain, self._refuse_module)
         #: By the module's id and the kind of its inputs: (module, how it is cut).
         self._plans: dict[Any, tuple[weakref.ref[Any], tuple[Plan, Dims] | None]] = {}
         #: Losses around one model: the model's calls inside are cut.
@@ -273,6 +273,8 @@ class Cut:
         if known[1] is None:
             return True, None
         plan, cut_dims = known[1]
+        if not plan.has_its_weights():
+            return False, None
         # By the same dimensions as before: any other one that is as long as a batch is so by chance.
         dims = next((dims for dims in tried if dims.dims == cut_dims), None)
         return (False, None) if dims is None else (True, (plan, dims))
@@ -302,12 +304,12 @@ class Cut:
         except Uncuttable as found:
             # Of the likeliest dimensions, if several were tried.
             reason = reason or found
-        alone = self.count == 0 and not ranks.together
+        alone = self.count == 0 and not ranks.together and not isinstance(reason, WritesWeights)
         if alone and _has_one_model(module) and self._loss_compares(module, tree, leaves):
             # What it makes of the model's outputs needs the whole batch, and has it: only the model's own calls are cut.
             self._around.add(module)
             return None
-        if self.count == 0:
+        if self.count == 0 or isinstance(reason, WritesWeights):
             self._refuse_module(module, reason)
         # Another model's call is cut: this one (a loss with weights of its own) gives the same if it runs whole.
         self._plans[key] = (weakref.ref(module), None)

@@ -7,9 +7,10 @@ import contextlib
 
 from ..watch.rng_state import RngState
 from .autocast import AutocastState
-from .gradients import Gradients, scaled
+from .gradients import Gradients, HooksAside, scaled
 from .outputs import Concatenated, Constant, Outputs, Shared, WeightedSum
 from .pytree import tree_leaves, tree_with
+from .refusal import Uncuttable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class CutCall:
         self.plan = plan
         self._tree = tree
         self._leaves = leaves
-        self._dims = dims
+        self.dims = dims
         self._parts = parts
         self._padding = padding
         self._shortened = shortened
@@ -68,7 +69,7 @@ class CutCall:
         #: By number of each output whose logits are not computed: what makes them of what is joined in their place.
         self._heads: dict[int, Call] = {}
         self._autocast = AutocastState(torch)
-        self._weights = {
+        self.weights = {
             index: [0.0] * (len(parts) - 1) + [1.0]
             if isinstance(join, Shared)
             else reductions.first(join.names).weights([part.rows for part in parts])
@@ -76,7 +77,9 @@ class CutCall:
             if isinstance(join, WeightedSum)
         }
         tensors: list[Tensor] = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        self.inputs = [tensor for tensor in tensors if tensor.requires_grad]
+        #: The numbers of the leaves that require gradients.
+        self.numbers = [number for number, leaf in enumerate(leaves) if torch.is_tensor(leaf) and leaf.requires_grad]
+        self.inputs: list[Tensor] = [leaves[number] for number in self.numbers]
         self._versions = [
             (tensor, tensor._version) for tensor in tensors + plan.parameters if not tensor.is_inference()
         ]
@@ -84,7 +87,7 @@ class CutCall:
 
     def _run(self, index: int, inputs: dict[int, Tensor] | None = None) -> Tree:
         """Runs the module on one micro-batch. `inputs`: tensors in place of the leaves that require gradients, by number."""
-        leaves = self._dims.parts(self._leaves, self._parts[index], self._trimmed)
+        leaves = self.dims.parts(self._leaves, self._parts[index], self._trimmed)
         for number, tensor in (inputs or {}).items():
             leaves[number] = tensor
         # Who reads the padding of an output is seen by its values: they have to be there.
@@ -97,7 +100,7 @@ class CutCall:
         """Runs the call; returns the leaves of its whole output."""
         self._autocast = AutocastState(self._torch)
         outputs = Outputs(
-            self._torch, self.plan.joins, self._dims, self._parts, self._weights, self._shortened, self._width
+            self._torch, self.plan.joins, self.dims, self._parts, self.weights, self._shortened, self._width
         )
         with self._autocast.entered():
             loss = self.plan.early_loss(self._autocast)
@@ -106,8 +109,10 @@ class CutCall:
             else:
                 self._forward_and_backward(outputs, loss)
         outputs.check()
-        for index in range(self._ran[0]):
-            outputs.stand_in(index, self._ran[0])
+        changed = self._changed()
+        if changed is not None:
+            raise Uncuttable("its forward pass writes to an input or a weight of shape %s" % changed)
+        outputs.stand_in(self._parts[: self._ran[0]], self._parts[self._ran[0]])
         return outputs.leaves
 
     def _forward_alone(self, outputs: Outputs) -> None:
@@ -129,7 +134,7 @@ class CutCall:
         factor on the gradient is still unknown."""
         self._autocast.clear_cache()
         wanted: list[Tensor | None] = [None] * len(self.plan.joins)
-        with Gradients(self._torch, self.plan, self.inputs, False) as gradients:
+        with Gradients(self._torch, self.plan, self.inputs) as gradients:
             for index in self._in_turn():
                 inputs, leaves = self._with_graph(index)
                 outputs.add(self._detached(leaves), index)
@@ -146,7 +151,7 @@ class CutCall:
         for index in self._ran:
             if index != self._ran[0] and self._buffers is not None:
                 self._buffers.restore()
-            self._random[index] = RngState(self._torch, self.plan.devices)
+            self.plan.random = self._random[index] = RngState(self._torch, self.plan.devices, self.plan.random)
             if self._trains and index == self._ran[0] + 1 and self._random[index] != self._random[index - 1]:
                 self.plan.drew()
             yield index
@@ -166,9 +171,9 @@ class CutCall:
                 leaves[number], self._heads[number] = found
         return leaves
 
-    def _with_graph(self, index: int, create_graph: bool = False) -> tuple[dict[int, Tensor], Leaves]:
+    def _with_graph(self, index: int) -> tuple[dict[int, Tensor], Leaves]:
         """Runs a micro-batch; returns (its inputs that require gradients, by number; its output's leaves)."""
-        inputs = self._inputs(self._parts[index], create_graph)
+        inputs = self._inputs(self._parts[index])
         with self._torch.enable_grad():
             return inputs, self._leaves_of(self._run(index, inputs))
 
@@ -196,22 +201,20 @@ class CutCall:
 
     # -- backward
 
-    def backward(self, wanted: Sequence[Tensor | None], create_graph: bool) -> MaybeTensors:
-        """Gradients of inputs and parameters, given those of the output's leaves (None: no gradient). `create_graph`: second
-        derivatives are needed."""
-        self._check_versions()
-        self.plan.check_create_graph(create_graph)
+    def backward(self, wanted: Sequence[Tensor | None]) -> MaybeTensors:
+        """Gradients of inputs and parameters, given those of the output's leaves (None: no gradient)."""
+        self._check_weights()
         kept, self._kept = self._kept, None
         early, self._early = self._early, None
-        loss = self.plan.asked_for(wanted, create_graph)
+        loss = self.plan.asked_for(wanted)
         factor = None if loss is None else wanted[loss]
         if early is not None and early[0] == loss and factor is not None:
             return scaled(early[1], factor)
         del early, factor
         outside = AutocastState(self._torch)
-        with self._as_in_forward(), Gradients(self._torch, self.plan, self.inputs, create_graph) as gradients:
+        with self._as_in_forward(), Gradients(self._torch, self.plan, self.inputs) as gradients:
             again = list(self._ran)
-            if kept is not None and not create_graph:
+            if kept is not None:
                 inputs, leaves = kept
                 index = again.pop()
                 with self.plan.synchronized(last=not again):
@@ -219,13 +222,11 @@ class CutCall:
                 del inputs, leaves
             kept = None
             # Weights are cast once for all micro-batches.
-            with self.plan.buffers.preserved(not create_graph), self._autocast.entered():
+            with self.plan.buffers.preserved(), self._autocast.entered():
                 for index in again:
-                    if self._buffers is not None and not create_graph:
-                        self._buffers.restore()
-                    self._random[index].restore()
+                    self._restore(index)
                     with self.plan.forward_in_backward():
-                        inputs, leaves = self._with_graph(index, create_graph)
+                        inputs, leaves = self._with_graph(index)
                     if self.plan.reentrant:
                         # Reentrant checkpoints cast without a graph first.
                         self._autocast.clear_cache()
@@ -233,6 +234,12 @@ class CutCall:
                         self._backward(index, leaves, inputs, wanted, gradients)
                     del leaves, inputs
             return gradients.totals()
+
+    def _restore(self, index: int) -> None:
+        """Random state and buffers are as they were when the micro-batch ran."""
+        if self._buffers is not None:
+            self._buffers.restore()
+        self._random[index].restore()
 
     def _backward(
         self,
@@ -251,46 +258,76 @@ class CutCall:
             if gradient is None or isinstance(join, Constant) or not leaf.requires_grad:
                 continue
             if isinstance(join, Concatenated):
-                gradient = join.part(gradient, group)
-                if number in self._shortened and group.window is not None:
-                    gradient = self._without_padding(gradient, self._shortened[number], group)
-            elif self._weights[number][index] == 0.0 and not self.plan.all_take_part():
+                gradient = self.given(gradient, number, join, group)
+            elif self.weights[number][index] == 0.0 and not self.plan.all_take_part():
                 continue
             else:
-                gradient = gradient * self._weights[number][index]
+                gradient = gradient * self.weights[number][index]
             outputs.append(leaf)
             of_outputs.append(gradient.to(leaf.dtype))
         if outputs:
-            dims = [self._dims.dims[number] for number in inputs]
+            dims = [self.dims.dims[number] for number in inputs]
             gradients.add(outputs, of_outputs, list(inputs.values()), dims, group)
 
-    def _without_padding(self, gradient: Tensor, dim: int, group: RowGroup) -> Tensor:
-        assert group.window is not None
-        kept = gradient.narrow(dim, *group.window)
-        if gradient.count_nonzero() != kept.count_nonzero():
+    def given(self, gradient: Tensor, number: int, join: Concatenated, group: RowGroup) -> Tensor:
+        """The micro-batch's rows of the gradient of an output."""
+        gradient = join.part(gradient, group)
+        kept = self.unpadded(gradient, number, group)
+        if kept is not gradient and gradient.count_nonzero() != kept.count_nonzero():
             raise RuntimeError(
                 "the loss depends on what the model returns for padding, which oomtune leaves out; without "
                 "--micro-batch-tokens it does not"
             )
         return kept
 
-    def _inputs(self, group: RowGroup, create_graph: bool) -> dict[int, Tensor]:
-        """By number, for each leaf that requires gradients: its rows, detached, as the start of a graph."""
-        found: dict[int, Tensor] = {}
-        for number, (leaf, dim) in enumerate(zip(self._leaves, self._dims.dims)):
-            if isinstance(leaf, self._torch.Tensor) and leaf.requires_grad:
-                part = self._dims.part(leaf, dim, group)
-                found[number] = part if create_graph else part.detach().requires_grad_()
-        return found
+    def unpadded(self, tensor: Tensor, number: int, group: RowGroup) -> Tensor:
+        """Of a tensor as wide as an output what the micro-batch has, where padding is left out."""
+        if number not in self._shortened or group.window is None:
+            return tensor
+        return tensor.narrow(self._shortened[number], *group.window)
 
-    def _check_versions(self) -> None:
-        for tensor, version in self._versions:
-            if tensor._version != version:
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor "
-                    "of shape %s was changed between the model's forward pass and its backward pass, and oomtune runs the "
-                    "forward pass again in micro-batches; --cut loader does not" % (list(tensor.shape),)
-                )
+    def _inputs(self, group: RowGroup) -> dict[int, Tensor]:
+        """By number, for each leaf that requires gradients: its rows, detached, as the start of a graph."""
+        return {
+            number: self.dims.part(self._leaves[number], self.dims.dims[number], group).detach().requires_grad_()
+            for number in self.numbers
+        }
+
+    # -- gradients that are differentiated again
+
+    def again(self) -> Generator[tuple[int, RowGroup], None, None]:
+        """(the number, the samples) of each micro-batch, that it may be run again as it was in the forward pass."""
+        self._check_weights()
+        self.plan.differentiates_again()
+        self._kept = self._early = None
+        with self._as_in_forward(), self.plan.buffers.preserved(), HooksAside(self.plan.parameters):
+            for index in self._ran:
+                self._restore(index)
+                with self.plan.in_backward():
+                    yield index, self._parts[index]
+
+    def leaves_of(self, index: int, inputs: dict[int, Tensor]) -> Leaves:
+        """A micro-batch's output, with its graph. `inputs`: by number, in place of the leaves that require gradients."""
+        with self._autocast.entered():
+            return self._leaves_of(self._run(index, inputs))
+
+    def _changed(self) -> list[int] | None:
+        """The shape of an input or a weight that was written to since the call began; None: none was."""
+        return next((list(tensor.shape) for tensor, version in self._versions if tensor._version != version), None)
+
+    def _check_weights(self) -> None:
+        """The forward pass can be run again as it was."""
+        if not self.plan.has_its_weights():
+            self.plan.refuse(
+                Uncuttable("its weights are given to it for one call only, as torch.func.functional_call does")
+            )
+        changed = self._changed()
+        if changed is not None:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor "
+                "of shape %s was changed between the model's forward pass and its backward pass, and oomtune runs the "
+                "forward pass again in micro-batches; --cut loader does not" % (changed,)
+            )
 
     @contextlib.contextmanager
     def _as_in_forward(self) -> Generator[None, None, None]:

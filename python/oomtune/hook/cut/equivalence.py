@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 
 from .comparison import COARSE, FINE, NO_MEAN, Comparison, half_of
-from .constant_weights import varied
+from .constant_weights import redrawn, varied
 from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import tree_leaves
 from .redraws import Redraws
@@ -106,15 +106,22 @@ class EquivalenceCheck:
             return self._settled_together(index, candidates, parts)
         rows = disagreement(candidates, parts)
         while rows is not None:
-            seen = self._compare(sorted(rows))
-            kept = seen.holding(candidates, index)
+            kept = self._held(index, candidates, parts, rows)
             if len(kept) == len(candidates):
-                kept = self._told_apart(index, candidates, parts, rows)
+                with redrawn(self._torch, self._parameters):
+                    kept = self._held(index, candidates, parts, rows)
             if not kept or len(kept) == len(candidates):
                 raise Uncuttable(NO_MEAN)
             candidates = kept
             rows = disagreement(candidates, parts)
         return [reduction.name for reduction in candidates]
+
+    def _held(
+        self, index: int, candidates: list[Reduction], parts: Sequence[Sequence[int]], rows: Span
+    ) -> list[Reduction]:
+        """The candidates that hold on two rows on which they differ; all of them: they cannot be told apart."""
+        kept = self._compare(sorted(rows)).holding(candidates, index)
+        return kept if len(kept) < len(candidates) else self._told_apart(index, candidates, parts, rows)
 
     def _settled_together(self, index: int, candidates: list[Reduction], parts: Sequence[Sequence[int]]) -> list[str]:
         """settle() if no rank may run the module alone: every rank runs it as often as any must."""
@@ -273,15 +280,21 @@ class EquivalenceCheck:
 
         with self._sandbox.entered(evaluation, precise) as state, self._torch.no_grad():
             random = state if turn is None else self._sandbox.seeded(turn)
+            buffers = self._sandbox.buffers()
             outputs = [stateless(self._torch, self._sandbox, lambda: run(rows), random)]
+            written = self._sandbox.weights()
             for first, chosen in ((0, rows[:half]), (half, rows[half:])):
                 random.restore()
+                buffers.restore()
                 outputs.append(tree_leaves(self._torch, run(chosen, first)))
             # This run draws other random numbers.
+            buffers.restore()
             again = tree_leaves(self._torch, run(rows))
+            written.require_same()
 
             def changed() -> Leaves:
                 random.restore()
+                buffers.restore()
                 return tree_leaves(self._torch, run([*rows[:-1], rows[0]]))
 
             # Several ranks make the same forward passes, whether one of them draws or not.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Sequence
+    from typing import Any, Iterable, Sequence
 
     from ..types import MaybeTensors, Tensor, Torch
     from .plan import Plan
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Gradients:
-    """`inputs`: the whole call's inputs that require gradients; `create_graph`: second derivatives are needed."""
+    """`inputs`: the whole call's inputs that require gradients."""
 
-    def __init__(self, torch: Torch, plan: Plan, inputs: Sequence[Tensor], create_graph: bool) -> None:
+    def __init__(self, torch: Torch, plan: Plan, inputs: Sequence[Tensor]) -> None:
         self._torch = torch
         self._plan = plan
         self._whole = inputs
@@ -22,11 +22,11 @@ class Gradients:
         self._parameters: list[Tensor | None] = [None] * len(plan.parameters)
         #: Numbers of the parameters whose sum is our own tensor, which may be changed in place.
         self._ours: set[int] = set()
-        self._create_graph = create_graph
-        self._by_backward = plan.accumulates_by_backward() and not create_graph
+        self._by_backward = plan.accumulates_by_backward()
         self._in_place = self._by_backward and plan.adds_to_grad()
         self._kept: list[tuple[Tensor, Tensor | None]] = []
-        self._hooks: list[_HooksAside] = []
+        # torch 2 runs hooks for autograd.grad(), too.
+        self._hooks = HooksAside([] if self._in_place else plan.parameters)
 
     def add(
         self,
@@ -41,8 +41,12 @@ class Gradients:
         if self._by_backward:
             self._plan.backward(outputs, gradients)
             found = [start.grad for start in inputs]
+            for parameter in self._plan.parameters:
+                if parameter.grad is not None and parameter.grad.is_sparse:
+                    # Added up, they would have the rows of all samples.
+                    parameter.grad = parameter.grad.coalesce()
         else:
-            found = self._plan.gradients(outputs, [*inputs, *self._plan.parameters], gradients, self._create_graph)
+            found = self._plan.gradients(outputs, [*inputs, *self._plan.parameters], gradients)
             for number, gradient in enumerate(found[len(inputs) :]):
                 if gradient is not None:
                     self._add_parameter(number, gradient)
@@ -60,9 +64,7 @@ class Gradients:
     # there already are set aside meanwhile, and hooks.
 
     def __enter__(self) -> Gradients:
-        if not self._in_place:
-            # torch 2 runs hooks for autograd.grad(), too.
-            self._hooks = [_HooksAside(parameter) for parameter in self._plan.parameters]
+        self._hooks.__enter__()
         if self._by_backward and not self._in_place:
             self._kept = [(parameter, parameter.grad) for parameter in self._plan.parameters]
             for parameter in self._plan.parameters:
@@ -72,46 +74,47 @@ class Gradients:
     def __exit__(self, *error: object) -> None:
         for parameter, gradient in self._kept:
             parameter.grad = gradient
-        for hook in self._hooks:
-            hook.restore()
+        self._hooks.__exit__()
 
     def _add_input(self, number: int, gradient: Tensor, dim: int | None, group: RowGroup) -> None:
         total = self._inputs[number]
-        if dim is not None and not self._create_graph:
-            if total is None:
-                total = self._inputs[number] = self._torch.zeros_like(self._whole[number])
-            group.put(total, dim, gradient)
+        if dim is None:
+            self._inputs[number] = gradient if total is None else total + gradient
             return
-        if dim is not None:
-            whole = self._torch.zeros_like(self._whole[number])
-            gradient = whole.index_add(dim, group.indices(gradient.device), gradient)
-        self._inputs[number] = gradient if total is None else total + gradient
+        if total is None:
+            total = self._inputs[number] = self._torch.zeros_like(self._whole[number])
+        group.put(total, dim, gradient)
 
     def _add_parameter(self, number: int, gradient: Tensor) -> None:
         total = self._parameters[number]
         if total is None:
             self._parameters[number] = gradient
-        elif self._create_graph or number not in self._ours or total.is_sparse or gradient.is_sparse:
-            self._parameters[number] = total + gradient
+        elif number not in self._ours or total.is_sparse or gradient.is_sparse:
+            added = total + gradient
+            self._parameters[number] = added.coalesce() if added.is_sparse else added
             self._ours.add(number)
         else:
             total.add_(gradient)
 
 
-class _HooksAside:
-    """Removes a parameter's hooks until restore()."""
+class HooksAside:
+    """Inside, parameters have no hooks."""
 
     NAMES = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
-    def __init__(self, parameter: Tensor) -> None:
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
+        self._parameters = parameters
         self._kept: list[tuple[Any, dict[Any, Any]]] = []
-        for name in self.NAMES:
-            hooks = getattr(parameter, name, None)
-            if hooks:
-                self._kept.append((hooks, dict(hooks)))
-                hooks.clear()
 
-    def restore(self) -> None:
+    def __enter__(self) -> None:
+        for parameter in self._parameters:
+            for name in self.NAMES:
+                hooks = getattr(parameter, name, None)
+                if hooks:
+                    self._kept.append((hooks, dict(hooks)))
+                    hooks.clear()
+
+    def __exit__(self, *error: object) -> None:
         for hooks, items in self._kept:
             hooks.update(items)
 

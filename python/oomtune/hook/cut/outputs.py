@@ -9,7 +9,7 @@ from .row_group import RowGroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Sequence, Union
+    from typing import Any, Iterator, Sequence, Union
 
     from ..types import Leaves, Tensor, Torch
     from .batch_dims import BatchDims
@@ -137,19 +137,26 @@ class Outputs:
             return self._torch.zeros_like(leaf) if isinstance(leaf, self._torch.Tensor) else 0.0
         return leaf
 
-    def stand_in(self, index: int, other: int) -> None:
-        """Copies rows of the micro-batch `other` in place of one that does not run."""
-        ours, theirs = self._parts[index].rows, self._parts[other].rows
-        # Of rows that do not follow one another a copy would be made: one at a time.
-        most = len(theirs) if isinstance(ours, range) and isinstance(theirs, range) else 1
-        if most == 1:
-            ours, theirs = [range(row, row + 1) for row in ours], [range(row, row + 1) for row in theirs]
-            pairs = list(zip(ours, itertools.cycle(theirs)))
-        else:
-            starts = range(0, len(ours), most)
-            pairs = [(ours[at : at + most], theirs[: len(ours[at : at + most])]) for at in starts]
-        groups = [(RowGroup(self._torch, one), RowGroup(self._torch, two)) for one, two in pairs]
-        for leaf, join in zip(self.leaves, self._joins):
-            if isinstance(join, Concatenated):
-                for target, source in groups:
+    def stand_in(self, missing: Sequence[RowGroup], ran: RowGroup) -> None:
+        """Copies rows of a micro-batch that ran in place of those of others, before it, that do not."""
+        for target, source in self._copies(missing, ran):
+            for leaf, join in zip(self.leaves, self._joins):
+                if isinstance(join, Concatenated):
                     join.put(leaf, target, join.part(leaf, source))
+
+    def _copies(self, missing: Sequence[RowGroup], ran: RowGroup) -> Iterator[tuple[RowGroup, RowGroup]]:
+        def group(start: int, count: int = 1) -> RowGroup:
+            return RowGroup(self._torch, range(start, start + count))
+
+        if isinstance(ran.rows, range) and all(isinstance(each.rows, range) for each in missing):
+            # They follow one another: each copy doubles what there is.
+            first, there = ran.rows.start, len(ran)
+            while first:
+                count = min(first, there)
+                yield group(first - count, count), group(first, count)
+                first, there = first - count, there + count
+            return
+        # Of rows that do not follow one another a copy would be made: one at a time.
+        for each in missing:
+            for row, other in zip(each.rows, itertools.cycle(ran.rows)):
+                yield group(row), group(other)

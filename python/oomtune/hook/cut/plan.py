@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import os
 
 from ..watch.random_draws import RANDOM_DRAWS
@@ -21,9 +22,10 @@ from .trimming import Trimming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, ContextManager, Iterable, Sequence
+    from typing import Any, Callable, ContextManager, Iterable, NoReturn, Sequence
 
     from ..types import Call, LazyHeads, Leaves, MaybeTensors, Module, Tensor, Torch, Tree
+    from ..watch.rng_state import RngState
     from .autocast import AutocastState
     from .batch_dims import BatchDims
     from .model_calls import ModelCalls
@@ -45,13 +47,19 @@ DIFFERENCES = {
 
 class CutContext:
     """Shared by the plans of all modules. `warn(code, message)` is called if a result may differ; `plain()`: whether the current
-    backward pass is a backward() of the script for all parameters."""
+    backward pass is a backward() of the script for all parameters; `refuse()`: does not return."""
 
     def __init__(
-        self, torch: Torch, calls: ModelCalls, warn: Callable[[str, str], None], plain: Callable[[], bool]
+        self,
+        torch: Torch,
+        calls: ModelCalls,
+        warn: Callable[[str, str], None],
+        plain: Callable[[], bool],
+        refuse: Callable[[Module, Uncuttable], NoReturn],
     ) -> None:
         self.calls = calls
         self.plain = plain
+        self.refuse = refuse
         #: What returns logits that are not computed; None: nothing does.
         self.heads: LazyHeads | None = None
         self._warn = warn
@@ -94,6 +102,8 @@ class Plan:
         self.parameters = learns if self._sharded is None else [self._sharded.anchor]
         self._learns = learns
         self.buffers = Buffers(torch, module)
+        #: As it was before the latest micro-batch; None: none has run.
+        self.random: RngState | None = None
         self.lengths = lengths
         #: For each leaf of the output how it joins, and whether it requires gradients.
         self.joins: Sequence[Join] = ()
@@ -130,6 +140,17 @@ class Plan:
         args = [value for name, value in inputs.items() if isinstance(name, int)]
         kwargs = {name: value for name, value in inputs.items() if not isinstance(name, int)}
         return self._context.calls.uncut(module, args, kwargs)
+
+    def refuse(self, reason: Uncuttable) -> NoReturn:
+        """Ends the job: what has run already cannot be run whole any more."""
+        self._context.refuse(self.module, reason)
+
+    def has_its_weights(self) -> bool:
+        """Whether the module has the weights that it was looked at with (those of a sharded one are replaced all the time)."""
+        if self._sharded is not None:
+            return True
+        present = [weight for weight in self.module.parameters() if weight.requires_grad]
+        return len(present) == len(self._learns) and all(map(operator.is_, present, self._learns))
 
     def inner(self) -> ContextManager[None]:
         """In this thread no call inside is cut."""
@@ -220,8 +241,10 @@ class Plan:
         """Whether a micro-batch of weight 0 runs backward all the same, as other ranks may wait for it."""
         return self._sharded is not None
 
-    def check_create_graph(self, create_graph: bool) -> None:
-        if create_graph and self._sharded is not None:
+    def differentiates_again(self) -> None:
+        """Gradients are to have gradients."""
+        self._loss = None
+        if self._sharded is not None:
             raise RuntimeError("weights that are sharded between ranks (FSDP) have no gradients of gradients")
 
     # -- gradients made in the forward pass
@@ -235,11 +258,11 @@ class Plan:
             return None
         return loss
 
-    def asked_for(self, wanted: Sequence[Tensor | None], create_graph: bool) -> int | None:
+    def asked_for(self, wanted: Sequence[Tensor | None]) -> int | None:
         """A backward pass is given these gradients of outputs. Returns the number of the loss if only that has one."""
         given = [(index, gradient) for index, gradient in enumerate(wanted) if gradient is not None]
         self._loss = None
-        if len(given) == 1 and not create_graph:
+        if len(given) == 1:
             index, gradient = given[0]
             if isinstance(self.joins[index], WeightedSum) and gradient.numel() == 1:
                 self._loss = index
@@ -250,16 +273,18 @@ class Plan:
 
     # -- backward passes of micro-batches
 
+    def in_backward(self) -> ContextManager[None]:
+        """For a micro-batch's backward pass."""
+        return self._context.calls.backward_of_micro_batch()
+
     def backward(self, outputs: list[Tensor], gradients: list[Tensor]) -> None:
         """torch's own backward()."""
-        with self._context.calls.backward_of_micro_batch():
+        with self.in_backward():
             self._context.backward(outputs, gradients)
 
-    def gradients(
-        self, outputs: list[Tensor], inputs: list[Tensor], gradients: list[Tensor], create_graph: bool
-    ) -> MaybeTensors:
-        with self._context.calls.backward_of_micro_batch():
-            return self._torch.autograd.grad(outputs, inputs, gradients, allow_unused=True, create_graph=create_graph)
+    def gradients(self, outputs: list[Tensor], inputs: list[Tensor], gradients: list[Tensor]) -> MaybeTensors:
+        with self.in_backward():
+            return self._torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
 
     def drew(self) -> None:
         """A micro-batch's forward pass has drawn random numbers."""

@@ -7,7 +7,7 @@ import contextlib
 
 from .nearness import near
 from .pytree import tree_leaves
-from .refusal import Uncuttable
+from .refusal import Uncuttable, WritesWeights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Redraws:
     def _same(self) -> bool:
         try:
             one, other = self._outputs()
+        except WritesWeights:
+            raise
         except Exception as failed:
             from ..report.exceptions import is_oom
 
@@ -59,12 +61,13 @@ class Redraws:
             buffers, attributes = self._sandbox.buffers(), self._sandbox.attributes()
             # As from one micro-batch to the next: cuDNN goes on from what it drew last, and begins anew wherever a state is set.
             self._run()
-            random = self._sandbox.random()
+            random, weights = self._sandbox.random(), self._sandbox.weights()
             for _ in range(2):
                 buffers.restore()
                 attributes.restore()
                 found.append(tree_leaves(self._torch, self._run()))
                 random.restore()
+            weights.require_same()
         return found
 
 

@@ -26,6 +26,7 @@ class Reduction:
     ) -> None:
         self.name = name
         self._counts = counts
+        self._total = sum(counts or ())
         self.leaf = leaf
         self.ignored = ignored
 
@@ -41,7 +42,7 @@ class Reduction:
     def share(self, row: int) -> float:
         if self._counts is None:
             return 1.0
-        return self._counts[row] / (sum(self._counts) or 1)
+        return self._counts[row] / (self._total or 1)
 
 
 class Reductions:

@@ -13,3 +13,7 @@ class Mismatch(Uncuttable):
     """Cut along these dimensions, micro-batches do not give what the whole batch gives; along others they may."""
 
     severity = 1
+
+
+class WritesWeights(Uncuttable):
+    """Its forward pass has changed its own weights: it cannot be run whole any more as if nothing had been."""

@@ -8,6 +8,7 @@ from ..watch.rng_state import RngState
 from .attributes import Attributes
 from .autocast import device_types
 from .buffers import Snapshot, buffer_keys
+from .written_weights import Weights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Sandbox:
 
     def buffers(self) -> Snapshot:
         return Snapshot(buffer_keys(self._modules))
+
+    def weights(self) -> Weights:
+        return Weights(self._torch, () if self._sharded else self._modules)
 
     @contextlib.contextmanager
     def entered(self, evaluation: bool, precise: bool, still: bool = True) -> Generator[RngState, None, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 
-from ..watch.script import before_backward, is_user_code, without_gradients
+from ..watch.script import before_backward, frame_variables, is_user_code, without_gradients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,8 +125,9 @@ def phase_of(
             return "eval"
     mode = _mode(trace, trains)
     if phase == "load":
-        # A loop without a DataLoader is not tracked: it is known by what it was doing.
-        return "train" if mode == "train" and trains is not None and _in_a_step(trace) else phase
+        # A loop without a DataLoader is not tracked: it is known by what it was doing, or by the graph that it was to differentiate.
+        begun = _in_a_step(trace) if mode == "train" else mode is None and _holds_graph(trace)
+        return "train" if begun and trains is not None else phase
     return mode or ("after" if phase == "train" and ended is not None and ended(trace) else phase)
 
 
@@ -151,7 +152,7 @@ def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) 
         frame = trace.tb_frame
         path, name = frame.f_code.co_filename, frame.f_code.co_name
         trace = trace.tb_next
-        if path.endswith(_AUTOGRAD) and name == "backward":
+        if path.endswith(_AUTOGRAD) and name in _BACKWARD:
             return "train"
         module = frame.f_locals.get("self")
         if root is None and hasattr(module, "_modules") and hasattr(module, "training"):
@@ -173,11 +174,24 @@ def _for_a_step(trace: TracebackType | None) -> bool:
 def _in_a_step(trace: TracebackType | None) -> bool:
     """Whether a forward or backward pass was under way (and no model was being moved to a device, say)."""
     for frame in _frames(trace):
-        if frame.name in ("forward", "_call_impl") or (frame.name == "backward" and frame.filename.endswith(_AUTOGRAD)):
+        if frame.name in ("forward", "_call_impl") or (frame.name in _BACKWARD and frame.filename.endswith(_AUTOGRAD)):
             return True
     return False
 
 
+def _holds_graph(trace: TracebackType | None) -> bool:
+    """Whether a function of the script that was running has what a forward pass with gradients made: it was computing its loss, say."""
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        if is_user_code(frame.f_code.co_filename):
+            made = any(getattr(value, "grad_fn", None) is not None for _, value in frame_variables(frame))
+            if made:
+                return True
+    return False
+
+
+#: torch.autograd's functions that make a backward pass.
+_BACKWARD = ("backward", "grad")
 _AUTOGRAD = (os.path.join("autograd", "__init__.py"), os.path.join("torch", "_tensor.py"))
 _OPTIMIZERS = os.path.join("torch", "optim")
 #: Frames of torch's decorators: older ones give all of them one name, newer ones each its own.

@@ -13,14 +13,25 @@ if TYPE_CHECKING:
 
 
 class HostRngState:
-    """The generators that data loading draws from, as they are now: torch's on the CPU, Python's and, if it is loaded, numpy's."""
+    """The generators that data loading draws from, as they are now: torch's on the CPU, Python's and, if it is loaded, numpy's.
+    `like`: an earlier state, of which the parts that are the same are not kept twice (Python's takes 25 KiB)."""
 
-    def __init__(self, torch: Torch) -> None:
+    def __init__(self, torch: Torch, like: HostRngState | None = None) -> None:
         self._torch = torch
         self._torchs = torch.get_rng_state()
         self._pythons = random.getstate()
         numpy = sys.modules.get("numpy")
         self._numpys = None if numpy is None else numpy.random.get_state()
+        if like is not None:
+            self._share(like)
+
+    def _share(self, like: HostRngState) -> None:
+        if self._torch.equal(self._torchs, like._torchs):
+            self._torchs = like._torchs
+        if self._pythons == like._pythons:
+            self._pythons = like._pythons
+        if _plain(self._numpys) == _plain(like._numpys):
+            self._numpys = like._numpys
 
     def __eq__(self, other: Any) -> bool:
         return (
@@ -41,11 +52,12 @@ def _plain(state: Any) -> Any:
 
 
 class RngState:
-    """The generators that a forward pass may draw from, as they are now: those of the host and of the CUDA `devices`."""
+    """The generators that a forward pass may draw from, as they are now: those of the host and of the CUDA `devices`. `like`: see
+    HostRngState."""
 
-    def __init__(self, torch: Torch, devices: Iterable[int]) -> None:
+    def __init__(self, torch: Torch, devices: Iterable[int], like: RngState | None = None) -> None:
         self._torch = torch
-        self._host = HostRngState(torch)
+        self._host = HostRngState(torch, None if like is None else like._host)
         self._devices = [(device, torch.cuda.get_rng_state(device)) for device in devices]
 
     def __eq__(self, other: Any) -> bool:
