@@ -534,7 +534,7 @@ class Cases(CutCase):
         self.assertEqual(self.warned, ["uncut"])
 
     def test_modules_that_write_to_their_weights_are_refused(self):
-        self.refused("depends on the other samples", lambda: FirstBatch("buffer"), mean_square, rows)
+        self.refused("writes to its weights", lambda: FirstBatch("buffer"), mean_square, rows)
         self.refused("writes to its weights", lambda: FirstBatch("attribute"), mean_square, rows)
         self.refused("writes to its weights \\(Linear.weight\\)", lambda: Follower(True), mean_square, rows)
         self.refused("writes to its weights \\(Linear.weight\\)", lambda: Follower(False), mean_square, rows)

@@ -29,6 +29,36 @@ class Contrast(nn.Module):
         return nn.functional.cross_entropy(found @ found.flip(0).t() * 5, torch.arange(len(x)))
 
 
+class Towers(nn.Module):
+    """As CLIP is."""
+
+    def __init__(self, shared=False):
+        super().__init__()
+        self.one, self.other = nn.Sequential(nn.Linear(8, 64), nn.Linear(64, 4)), net()
+        self.scale = nn.Parameter(torch.ones(()))
+        if shared:
+            weight = self.scale
+            self.one[1].forward = lambda x: x[:, :4] * weight
+
+    def forward(self, one, other):
+        one, other = (nn.functional.normalize(each, dim=1) for each in (self.one(one), self.other(other)))
+        return self.scale.exp() * one @ other.t()
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return x
+
+
+def pairs():
+    return torch.randn(64, 8), torch.randn(64, 8)
+
+
 class Level(Contrast):
     """The samples are all alike to it, as at the beginning: the loss of four is that of two and two together."""
 
@@ -132,7 +162,7 @@ class Calls(CutCase):
 
         self.same(Pairs, lambda model, x: model(x), rows)
 
-    def test_a_loss_with_weights_beside_its_model_is_refused(self):
+    def test_a_loss_with_weights_beside_its_model(self):
         class Scaled(Contrast):
             def __init__(self):
                 super().__init__()
@@ -141,7 +171,41 @@ class Calls(CutCase):
             def forward(self, x):
                 return super().forward(x) * self.scale
 
-        self.refused("Scaled cannot be cut", Scaled, lambda model, x: model(x), rows)
+        self.same(Scaled, lambda model, x: model(x), rows)
+
+    def test_towers_whose_outputs_are_compared_in_the_module(self):
+        self.same(Towers, lambda model, x: nn.functional.cross_entropy(model(*x), torch.arange(64)), pairs)
+        self.assertEqual(self.cut.count, 2 * 3)
+
+    def test_what_can_be_cut_neither_itself_nor_in_its_parts_tells_of_both(self):
+        why = (
+            r"Towers cannot be cut: its outputs do not join along the samples .*; nor can Sequential: it uses a tensor"
+        )
+        self.refused(why, lambda: Towers(shared=True), lambda model, x: model(*x).pow(2).mean(), pairs)
+
+    def helped(self, make, **more):
+        """Trains a model beside another one that no optimizer steps; returns how many rows that was called with."""
+        other = make()
+        seen = []
+        other.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+        loss = lambda model, x: nn.functional.mse_loss(model(x), of(other, x)) + other(model(x).repeat(1, 2)).mean()  # noqa: E731
+
+        def of(module, x):
+            with torch.no_grad():
+                return module(x)
+
+        self.same(net, loss, rows, **more)
+        return seen[6:]  # of the cut run
+
+    def test_models_that_no_optimizer_steps_are_cut_too(self):
+        self.assertEqual(max(self.helped(net)), 16)
+
+    def test_those_that_would_draw_or_keep_something_else_run_whole(self):
+        for make in (
+            lambda: nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4)),
+            lambda: nn.Sequential(nn.Linear(8, 4), nn.Flatten(), Counting()),
+        ):
+            self.assertIn(64, self.helped(make))
 
     def test_outputs_in_a_dataclass(self):
         def loss(model, x):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
+from collections.abc import Mapping
 
 from .autograd_node import AutogradNodes
 from .batch_dims import candidates
+from .composition import has_one_model, is_made_of_models
 from .cut_call import CutCall
 from .division import FEWER, Division
 from .fsdp import is_sharded
+from .known_plans import KnownPlans
 from .model_calls import ModelCalls
 from .plan import CutContext, Plan
 from .pytree import tree_leaves
@@ -22,14 +25,13 @@ from .training_step import divides, training_step
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, NoReturn, Optional, Sequence, Tuple
+    from typing import Any, Callable, NoReturn, Sequence
 
     from ..types import Call, LazyHeads, Leaves, Module, Torch, Tree
     from ..watch.optimizers import Optimizers
-    from .batch_dims import BatchDims, Dims
+    from .batch_dims import BatchDims
+    from .known_plans import Planned
 
-    #: How a call is cut; None: it runs whole.
-    Planned = Optional[Tuple[Plan, BatchDims]]
 
 #: Where the model's own calls can be cut.
 INSTEAD = " (with --cut model it does not)"
@@ -55,10 +57,11 @@ class Cut:
         self.calls = ModelCalls(torch, optimizers)
         self._nodes = AutogradNodes(torch)
         self._context = CutContext(torch, self.calls, warn, plain, self._refuse_module)
-        #: By the module's id and the kind of its inputs: (module, how it is cut).
-        self._plans: dict[Any, tuple[weakref.ref[Any], tuple[Plan, Dims] | None]] = {}
-        #: Losses around one model: the model's calls inside are cut.
+        self._plans = KnownPlans(torch)
+        #: Models and losses around models that can be cut: their calls inside are.
         self._around: weakref.WeakSet[Module] = weakref.WeakSet()
+        #: Why the first of them is not cut itself, as the beginning of a sentence.
+        self._outer = ""
         #: By id of each called module: (module, the ranks that decide how it is cut).
         self._ranks: dict[int, tuple[weakref.ref[Any], OneRank]] = {}
         #: Rows of the latest batches of the loop, the newest first.
@@ -85,11 +88,11 @@ class Cut:
         self._seen = None
         self._batch, self._most_parts = batch, most_parts
         self._division.begin(micro, tokens)
-        self._plans = {}
+        self._plans, self._outer = KnownPlans(self._torch), ""
         self._context.warned.clear()
         self._sizes = [batch]
         self.count = self._fitting = 0
-        self.calls.take = self._take
+        self.calls.take, self.calls.help = self._take, self._help
 
     def look(self, rows: int) -> None:
         """For micro-batches of `rows` samples that others make, whose gradients a framework adds up: refuses if a module makes a loss
@@ -126,7 +129,7 @@ class Cut:
         return self._seen is not None
 
     def release(self) -> None:
-        self.calls.take = self._seen = None
+        self.calls.take = self.calls.help = self._seen = None
 
     @property
     def longest(self) -> int:
@@ -201,9 +204,56 @@ class Cut:
         except Uncuttable as reason:
             self._refuse_module(module, reason)
 
+    def _help(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
+        """A model that no optimizer steps (a teacher, a target, one whose features make the loss) is cut if that changes nothing at all,
+        and runs whole if not."""
+        tree: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
+        lengths, ranks = tuple(self._sizes), self._ranks_of(module)
+        leaves = tree_leaves(self._torch, tree, lengths)
+        tried = [dims for dims in candidates(self._torch, leaves, self._sizes) if dims.count > self._most(dims.count)]
+        alone = self._thread in (None, threading.get_ident()) and not ranks.together
+        if tried and alone and _is_plain(self._torch, tree):
+            key = self._plans.key(module, leaves)
+            known, planned = self._plans.find(key, module, tried)
+            try:
+                if not known:
+                    planned = self._helper(module, tree, leaves, lengths, tried, ranks)
+                    self._plans.note(key, module, planned)
+                if planned is not None:
+                    plan, dims = planned
+                    parts = self._division.groups(dims.count, self._most(dims.count), plan, None, False, ranks)
+                    assert parts is not None
+                    reductions = Reductions(self._torch, leaves, dims)
+                    plan.settle(tree, leaves, dims, reductions, parts)
+                    call = CutCall(self._torch, plan, tree, leaves, dims, reductions, parts, self._most_parts, None, {})
+                    return self._nodes.output(call)
+            except Uncuttable:
+                self._plans.note(key, module, None)
+        return self.calls.whole(module, args, kwargs)
+
+    def _helper(
+        self,
+        module: Module,
+        tree: Tree,
+        leaves: Leaves,
+        lengths: tuple[int, ...],
+        tried: list[BatchDims],
+        ranks: OneRank,
+    ) -> Planned:
+        tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
+        plan = Plan(self._torch, module, self._context, lengths, tensors, ranks)
+        for dims in tried:
+            try:
+                plan.check_untouched(tree, leaves, dims)
+                plan.check(tree, leaves, dims)
+            except Mismatch:
+                continue
+            return plan, dims
+        return None
+
     def _look(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
         if self._seen is not None and id(module) not in self._seen and self._compares_samples(module, args, kwargs):
-            self._refuse_comparing(type(module).__name__, INSTEAD if _has_one_model(module) else "")
+            self._refuse_comparing(type(module).__name__, INSTEAD if has_one_model(module) else "")
         return self.calls.uncut(module, args, kwargs)
 
     def _refuse_comparing(self, name: str, but: str = "") -> NoReturn:
@@ -235,7 +285,9 @@ class Cut:
         return None
 
     def _refuse_module(self, module: Module, reason: Uncuttable | str | None) -> NoReturn:
-        self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
+        self._refuse(
+            "%s%s%s: %s" % (self._outer, type(module).__name__, "" if self._outer else " cannot be cut", reason)
+        )
 
     def _most(self, count: int) -> int:
         """The most rows of a micro-batch; proportionally more in a call with several views of each sample."""
@@ -259,25 +311,11 @@ class Cut:
             return None
         if ranks.any(not tried):
             self._refuse_module(module, FEWER)
-        key = (id(module), module.training, _signature(self._torch, leaves))
-        known, planned = self._known(key, module, tried)
+        key = self._plans.key(module, leaves)
+        known, planned = self._plans.find(key, module, tried)
         if ranks.any(not known):
             return self._check(key, module, tree, leaves, lengths, tried, ranks)
         return planned
-
-    def _known(self, key: Any, module: Module, tried: list[BatchDims]) -> tuple[bool, Planned]:
-        """(whether a call like it was planned before, its plan)."""
-        known = self._plans.get(key)
-        if known is None or known[0]() is not module:
-            return False, None
-        if known[1] is None:
-            return True, None
-        plan, cut_dims = known[1]
-        if not plan.has_its_weights():
-            return False, None
-        # By the same dimensions as before: any other one that is as long as a batch is so by chance.
-        dims = next((dims for dims in tried if dims.dims == cut_dims), None)
-        return (False, None) if dims is None else (True, (plan, dims))
 
     def _check(
         self,
@@ -299,20 +337,24 @@ class Cut:
                 except Mismatch as mismatch:
                     reason = reason or mismatch
                     continue
-                self._plans[key] = (weakref.ref(module), (plan, dims.dims))
+                self._plans.note(key, module, (plan, dims))
                 return plan, dims
         except Uncuttable as found:
             # Of the likeliest dimensions, if several were tried.
             reason = reason or found
         alone = self.count == 0 and not ranks.together and not isinstance(reason, WritesWeights)
-        if alone and _has_one_model(module) and self._loss_compares(module, tree, leaves):
-            # What it makes of the model's outputs needs the whole batch, and has it: only the model's own calls are cut.
+        models = alone and is_made_of_models(module)
+        if (models and isinstance(reason, Mismatch)) or (
+            alone and (models or has_one_model(module)) and self._loss_compares(module, tree, leaves)
+        ):
+            # What it makes of the models' outputs needs the whole batch, and has it: only the models' own calls are cut.
             self._around.add(module)
+            self._outer = self._outer or "%s cannot be cut: %s; nor can " % (type(module).__name__, reason)
             return None
         if self.count == 0 or isinstance(reason, WritesWeights):
             self._refuse_module(module, reason)
         # Another model's call is cut: this one (a loss with weights of its own) gives the same if it runs whole.
-        self._plans[key] = (weakref.ref(module), None)
+        self._plans.note(key, module, None)
         self._warn("uncut", "%s is run on the whole batch: %s." % (type(module).__name__, reason))
         return None
 
@@ -331,26 +373,10 @@ class Cut:
             self._refuse("several threads train")
 
 
-def _has_one_model(module: Module) -> bool:
-    """Whether all weights of the module that learn are those of one module in it, and that is more than a layer."""
-    own = {id(each) for each in module.parameters() if each.requires_grad}
-    parts = [child for child in module.children() if next(child.children(), None) is not None]
-    return any(own <= {id(each) for each in child.parameters()} for child in parts)
-
-
-def _signature(torch: Torch, leaves: Leaves) -> tuple[Any, ...]:
-    """Identifies a kind of inputs, whatever their sizes."""
-    return tuple(
-        (leaf.dim(), leaf.dtype, leaf.requires_grad) if isinstance(leaf, torch.Tensor) else _kind(leaf)
-        for leaf in leaves
-    )
-
-
-def _kind(leaf: Any) -> Any:
-    if isinstance(leaf, (str, bool, int, type(None))):
-        return leaf
-    kind: Any = type(leaf)  # pyright: ignore[reportUnknownVariableType]
-    return kind
+def _is_plain(torch: Torch, tree: dict[int | str, Any]) -> bool:
+    """Whether nothing in it can be written to by the call, as the cache of a model that generates is."""
+    kinds = (torch.Tensor, str, bool, int, float, type(None), list, tuple, Mapping)
+    return not tree.get("use_cache") and all(isinstance(value, kinds) for value in tree.values())
 
 
 @functools.lru_cache(maxsize=64)

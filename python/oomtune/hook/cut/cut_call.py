@@ -118,7 +118,7 @@ class CutCall:
     def _forward_alone(self, outputs: Outputs) -> None:
         """Keeps activations of the last micro-batch only."""
         for index in self._in_turn():
-            if index and index == self._ran[-1] and self.plan.keeps_last():
+            if index and index == self._ran[-1] and self.plan.keeps_last() and any(self.plan.differentiable):
                 self._autocast.clear_cache()
                 self._kept = self._with_graph(index)
                 leaves = self._detached(self._kept[1])

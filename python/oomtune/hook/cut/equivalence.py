@@ -87,6 +87,20 @@ class EquivalenceCheck:
         # begins, is twice that of two, as if it were a sum.
         return self._compare(list(range(min(5, self._dims.count)))).compares_samples(self._reductions)
 
+    def check_untouched(self) -> None:
+        """Raises Uncuttable if a forward pass moves a generator or changes a buffer or an attribute."""
+        inputs = self._inputs(self._chosen_rows())
+        with self._sandbox.entered(False, False, still=False) as random, self._torch.no_grad():
+            buffers, attributes = self._sandbox.buffers(), self._sandbox.attributes()
+            try:
+                self._run(inputs)
+            except Exception as failed:
+                if _out_of_memory(failed):
+                    raise
+                raise Mismatch("its forward pass fails on fewer samples") from failed
+            if self._sandbox.random() != random or buffers.changed(self._torch) or attributes.changed():
+                raise Uncuttable("its forward pass leaves something behind")
+
     def _joins(self, rows: list[int]) -> list[Join]:
         seen = self._compare(rows)
         joins = self._ranks.agreed(functools.partial(seen.joins, self._reductions))
@@ -215,6 +229,7 @@ class EquivalenceCheck:
         """In training mode if nothing draws random numbers, else in evaluation mode: the first mode that is not random."""
         error: Exception | None = None
         seen: Comparison | None = None
+        weights = self._sandbox.weights()
         for precise in (True, False):
             for evaluation in (False, True):
                 try:
@@ -238,6 +253,7 @@ class EquivalenceCheck:
                 # (where one rank's forward pass waits for the others', none may fail by itself)
                 hidden = self._ranks.any(seen.hides) and not self._ranks.together
                 return (self._drawn_again(rows, precise, seen) if hidden else None) or seen
+        weights.require_same()
         raise Mismatch(fails_on_fewer(error, self._sandbox, self._dims.count))
 
     def _drawn_again(self, rows: list[int], precise: bool, seen: Comparison) -> Comparison | None:
@@ -287,6 +303,7 @@ class EquivalenceCheck:
                 random.restore()
                 buffers.restore()
                 outputs.append(tree_leaves(self._torch, run(chosen, first)))
+                written.require_same()
             # This run draws other random numbers.
             buffers.restore()
             again = tree_leaves(self._torch, run(rows))

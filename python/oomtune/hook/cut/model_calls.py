@@ -8,6 +8,7 @@ import threading
 import weakref
 
 from ..watch.models import learns
+from .composition import is_model
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ PASSED = ("DistributedDataParallel", "DeepSpeedEngine")
 
 
 class ModelCalls:
-    """Patches nn.Module.__call__. `take(module, args, kwargs)` runs in place of a call to be cut. Before any outermost call,
+    """Patches nn.Module.__call__. `take(module, args, kwargs)` runs in place of a call to be cut, and `help(module, args, kwargs)` in that
+    of a call of a model that no optimizer steps (a teacher, say). Before any outermost call,
     `before(module, args, kwargs)` may return (args, kwargs, a context for the call), or None to leave the call alone."""
 
     def __init__(self, torch: Torch, optimizers: Optimizers) -> None:
@@ -39,6 +41,7 @@ class ModelCalls:
         self._is_compiling = _is_compiling(torch)
         self._original: Call = torch.nn.Module.__call__
         self.take: Callable[[Module, Args, Kwargs], Any] | None = None
+        self.help: Callable[[Module, Args, Kwargs], Any] | None = None
         self.before: Callable[[Module, Args, Kwargs], tuple[Args, Kwargs, ContextManager[Any]] | None] | None = None
         #: The training has begun, though its optimizer may be made only after the first backward pass.
         self.early = False
@@ -72,9 +75,12 @@ class ModelCalls:
                     with replaced[2]:
                         return outer._go_on(self, replaced[0], replaced[1])
             take = outer.take  # `before` may have set it
-            if take is None or not self.training or not outer.begins(self):
+            if take is not None and self.training and outer.begins(self):
+                return take(self, args, kwargs)
+            if outer.help is None or not outer.outermost(self) or not is_model(self):
                 return original(self, *args, **kwargs)
-            return take(self, args, kwargs)
+            # (a trained model that is evaluated may have parts that are not trained)
+            return (outer.whole if outer.stepped(self) else outer.help)(self, args, kwargs)
 
         kind.__call__ = __call__
 
@@ -122,14 +128,20 @@ class ModelCalls:
         return known[1]
 
     def uncut(self, module: Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Makes the call whole."""
-        before, self._inside = self._inside, threading.get_ident()
+        """Makes the call whole, as a micro-batch."""
         self._running += 1
+        try:
+            return self.whole(module, args, kwargs)
+        finally:
+            self._running -= 1
+
+    def whole(self, module: Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Makes the call whole: none inside is outermost."""
+        before, self._inside = self._inside, threading.get_ident()
         try:
             with self.inner():
                 return self._original(module, *args, **kwargs)
         finally:
-            self._running -= 1
             self._inside = before
 
     def through(self, module: Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -165,6 +165,13 @@ class Plan:
         if self._without_cudnn:
             self._context.warn("cudnn")
 
+    def check_untouched(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> None:
+        """Raises Uncuttable if micro-batches would draw other random numbers, or leave other buffers or statistics than the whole batch."""
+        norm = self._torch.nn.modules.batchnorm._NormBase
+        if any(isinstance(each, norm) and each.training for each in self.modules):
+            raise Uncuttable("it has batch normalisation")
+        self._equivalence(tree, leaves, dims).check_untouched()
+
     def compares_samples(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> bool:
         """Whether the module makes a loss of its own that compares the samples. Raises Uncuttable."""
         return self._equivalence(tree, leaves, dims).compares_samples()
