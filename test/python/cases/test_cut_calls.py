@@ -176,12 +176,21 @@ class Calls(CutCase):
     def test_towers_whose_outputs_are_compared_in_the_module(self):
         self.same(Towers, lambda model, x: nn.functional.cross_entropy(model(*x), torch.arange(64)), pairs)
         self.assertEqual(self.cut.count, 2 * 3)
+        self.same(Towers, lambda model, x: nn.functional.cross_entropy(model(*x), torch.arange(64)), pairs, micro=32)
 
     def test_what_can_be_cut_neither_itself_nor_in_its_parts_tells_of_both(self):
         why = (
             r"Towers cannot be cut: its outputs do not join along the samples .*; nor can Sequential: it uses a tensor"
         )
         self.refused(why, lambda: Towers(shared=True), lambda model, x: model(*x).pow(2).mean(), pairs)
+
+    def test_parts_that_have_no_row_for_each_sample_are_told_of(self):
+        class Paired(Towers):
+            def forward(self, one, other):
+                return super().forward(one.view(16, -1)[:, :8], other.view(16, -1)[:, :8])
+
+        why = r"Paired cannot be cut: .*; and no part of it is called with a row for each of the batch's samples"
+        self.refused(why, Paired, lambda model, x: model(*x).pow(2).mean(), pairs)
 
     def helped(self, make, **more):
         """Trains a model beside another one that no optimizer steps; returns how many rows that was called with."""

@@ -88,7 +88,7 @@ class Cut:
         self._seen = None
         self._batch, self._most_parts = batch, most_parts
         self._division.begin(micro, tokens)
-        self._plans, self._outer = KnownPlans(self._torch), ""
+        self._plans, self._around, self._outer = KnownPlans(self._torch), weakref.WeakSet(), ""
         self._context.warned.clear()
         self._sizes = [batch]
         self.count = self._fitting = 0
@@ -182,8 +182,7 @@ class Cut:
         padding = self._division.padding(module, tree, leaves)
         planned = None if module in self._around else self._plan(module, tree, leaves, lengths, ranks)
         if planned is None:
-            whole = self.calls.through if module in self._around else self.calls.uncut
-            return whole(module, args, kwargs)
+            return (self._in_parts if module in self._around else self.calls.uncut)(module, args, kwargs)
         plan, dims = planned
         try:
             shortened = None if padding is None else plan.shortened(padding, tree, leaves, dims)
@@ -203,6 +202,20 @@ class Cut:
             return self._nodes.output(call)
         except Uncuttable as reason:
             self._refuse_module(module, reason)
+
+    def _in_parts(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
+        """Makes a call whose parts are cut. Refuses if none is."""
+        try:
+            output = self.calls.through(module, args, kwargs)
+        except Exception as error:
+            from ..report.exceptions import is_oom
+
+            if is_oom(error) and self.count + self._fitting == 0:
+                self._refuse("%s; and no part of it was before memory ran out" % self._outer)
+            raise
+        if self.count + self._fitting == 0:
+            self._refuse("%s; and no part of it is called with a row for each of the batch's samples" % self._outer)
+        return output
 
     def _help(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
         """A model that no optimizer steps (a teacher, a target, one whose features make the loss) is cut if that changes nothing at all,
@@ -285,8 +298,11 @@ class Cut:
         return None
 
     def _refuse_module(self, module: Module, reason: Uncuttable | str | None) -> NoReturn:
+        name = type(module).__name__
         self._refuse(
-            "%s%s%s: %s" % (self._outer, type(module).__name__, "" if self._outer else " cannot be cut", reason)
+            "%s; nor can %s: %s" % (self._outer, name, reason)
+            if self._outer
+            else "%s cannot be cut: %s" % (name, reason)
         )
 
     def _most(self, count: int) -> int:
@@ -343,13 +359,14 @@ class Cut:
             # Of the likeliest dimensions, if several were tried.
             reason = reason or found
         alone = self.count == 0 and not ranks.together and not isinstance(reason, WritesWeights)
-        models = alone and is_made_of_models(module)
-        if (models and isinstance(reason, Mismatch)) or (
-            alone and (models or has_one_model(module)) and self._loss_compares(module, tree, leaves)
+        if (
+            alone
+            and is_made_of_models(module)
+            and (isinstance(reason, Mismatch) or self._loss_compares(module, tree, leaves))
         ):
             # What it makes of the models' outputs needs the whole batch, and has it: only the models' own calls are cut.
             self._around.add(module)
-            self._outer = self._outer or "%s cannot be cut: %s; nor can " % (type(module).__name__, reason)
+            self._outer = self._outer or "%s cannot be cut: %s" % (type(module).__name__, reason)
             return None
         if self.count == 0 or isinstance(reason, WritesWeights):
             self._refuse_module(module, reason)

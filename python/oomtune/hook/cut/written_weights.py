@@ -7,7 +7,7 @@ from .refusal import WritesWeights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable
+    from typing import Any, Iterable
 
     from ..types import Module, Tensor, Torch
 
@@ -23,30 +23,43 @@ class Weights:
     def __init__(self, torch: Torch, modules: Iterable[Module]) -> None:
         self._torch = torch
         plain = (torch.Tensor, torch.nn.Parameter)
-        self._found: list[tuple[str, Tensor]] = [
-            ("%s.%s" % (type(module).__name__, name), weight)
-            for module in modules
-            for name, weight in module.named_parameters(recurse=False)
-            if type(weight) in plain and weight.is_floating_point() and weight.numel() and weight.is_contiguous()
-        ]
-        self._values = [self._some(weight).clone() for _, weight in self._found]
-        self._places = [weight.data_ptr() for _, weight in self._found]
+        #: By device and type: each with its name.
+        self._groups: dict[Any, list[tuple[str, Tensor]]] = {}
+        for module in modules:
+            for name, weight in module.named_parameters(recurse=False):
+                if type(weight) in plain and weight.is_floating_point() and weight.numel() and weight.is_contiguous():
+                    named = "%s.%s" % (type(module).__name__, name), weight
+                    self._groups.setdefault((weight.device, weight.dtype), []).append(named)
+        self._values = {kind: self._some(group) for kind, group in self._groups.items()}
+        self._places = {kind: [weight.data_ptr() for _, weight in group] for kind, group in self._groups.items()}
 
-    def _some(self, weight: Tensor) -> Tensor:
-        return weight.detach().view(-1)[:: -(-weight.numel() // VALUES)]
+    def _some(self, group: list[tuple[str, Tensor]]) -> Tensor:
+        return self._torch.cat([weight.detach().view(-1)[:: _stride(weight)] for _, weight in group])
 
     def require_same(self) -> None:
         """Raises WritesWeights if one has other values now, or one that does not learn was made anew."""
-        if not self._found:
-            return
-        device = self._values[0].device
-        flags = [self._differs(weight, before).to(device) for before, (_, weight) in zip(self._values, self._found)]
-        differ = self._torch.stack(flags).tolist()
-        for other, place, (name, weight) in zip(differ, self._places, self._found):
-            if other or (not weight.requires_grad and weight.data_ptr() != place):
+        for kind, group in self._groups.items():
+            places = zip(group, self._places[kind])
+            moved = (
+                name for (name, weight), place in places if weight.data_ptr() != place and not weight.requires_grad
+            )
+            name = next(moved, None) or self._other(kind, group)
+            if name is not None:
                 raise WritesWeights("its forward pass writes to its weights (%s), as each micro-batch's would" % name)
 
-    def _differs(self, weight: Tensor, before: Tensor) -> Tensor:
-        now, rounding = self._some(weight), ROUNDINGS * self._torch.finfo(weight.dtype).eps
+    def _other(self, kind: Any, group: list[tuple[str, Tensor]]) -> str | None:
+        """The name of one that has other values now."""
+        before, now, rounding = self._values[kind], self._some(group), ROUNDINGS * self._torch.finfo(kind[1]).eps
         alike = (now == before) | (now.isnan() & before.isnan()) | ((now - before).abs() <= rounding * before.abs())
-        return ~alike.all()
+        if bool(alike.all()):
+            return None
+        at = alike.tolist().index(False)
+        for name, weight in group:
+            at -= -(-weight.numel() // _stride(weight))
+            if at < 0:
+                return name
+        return None
+
+
+def _stride(weight: Tensor) -> int:
+    return -(-weight.numel() // VALUES)
