@@ -435,6 +435,21 @@ class Cases(CutCase):
         self.train(HeldGraph, residual, rows, 4)
         self.assertLessEqual(HeldGraph.most, 2)
 
+    def test_gradients_that_are_differentiated_again_draw_the_same(self):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Dropout(0.5), nn.Linear(16, 4))
+        kept = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = rows().requires_grad_()
+        self.cut.engage(16, 64)
+        value = model(x).pow(2).sum()
+        slope = torch.autograd.grad(value, x, retain_graph=True)[0]
+        again = torch.autograd.grad(value, x, create_graph=True)[0]
+        before = torch.get_rng_state()
+        again.pow(2).sum().backward()
+        self.assertEqual((self.cut.count, len(kept.state)), (1, 0))
+        self.assertTrue(torch.equal(slope, again))
+        self.assertTrue(torch.equal(torch.get_rng_state(), before))
+
     def test_reentrant_checkpointing_inside(self):
         self.same(lambda: Checkpointed(True), mean_square, rows)
         self.same(lambda: Checkpointed(False), mean_square, rows)
