@@ -92,7 +92,7 @@ class Cut:
         self._context.warned.clear()
         self._sizes = [batch]
         self.count = self._fitting = 0
-        self.calls.take, self.calls.help = self._take, self._help
+        self.calls.take, self.calls.auxiliary = self._take, self._take_auxiliary
 
     def look(self, rows: int) -> None:
         """For micro-batches of `rows` samples that others make, whose gradients a framework adds up: refuses if a module makes a loss
@@ -129,7 +129,7 @@ class Cut:
         return self._seen is not None
 
     def release(self) -> None:
-        self.calls.take = self.calls.help = self._seen = None
+        self.calls.take = self.calls.auxiliary = self._seen = None
 
     @property
     def longest(self) -> int:
@@ -217,7 +217,7 @@ class Cut:
             self._refuse("%s; and no part of it is called with a row for each of the batch's samples" % self._outer)
         return output
 
-    def _help(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
+    def _take_auxiliary(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
         """A model that no optimizer steps (a teacher, a target, one whose features make the loss) is cut if that changes nothing at all,
         and runs whole if not."""
         tree: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
@@ -230,7 +230,7 @@ class Cut:
             known, planned = self._plans.find(key, module, tried)
             try:
                 if not known:
-                    planned = self._helper(module, tree, leaves, lengths, tried, ranks)
+                    planned = self._auxiliary_plan(module, tree, leaves, lengths, tried, ranks)
                     self._plans.note(key, module, planned)
                 if planned is not None:
                     plan, dims = planned
@@ -244,7 +244,7 @@ class Cut:
                 self._plans.note(key, module, None)
         return self.calls.whole(module, args, kwargs)
 
-    def _helper(
+    def _auxiliary_plan(
         self,
         module: Module,
         tree: Tree,

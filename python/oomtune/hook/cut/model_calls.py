@@ -26,7 +26,7 @@ PASSED = ("DistributedDataParallel", "DeepSpeedEngine")
 
 
 class ModelCalls:
-    """Patches nn.Module.__call__. `take(module, args, kwargs)` runs in place of a call to be cut, and `help(module, args, kwargs)` in that
+    """Patches nn.Module.__call__. `take(module, args, kwargs)` runs in place of a call to be cut, and `auxiliary(module, args, kwargs)` in that
     of a call of a model that no optimizer steps (a teacher, say). Before any outermost call,
     `before(module, args, kwargs)` may return (args, kwargs, a context for the call), or None to leave the call alone."""
 
@@ -41,7 +41,7 @@ class ModelCalls:
         self._is_compiling = _is_compiling(torch)
         self._original: Call = torch.nn.Module.__call__
         self.take: Callable[[Module, Args, Kwargs], Any] | None = None
-        self.help: Callable[[Module, Args, Kwargs], Any] | None = None
+        self.auxiliary: Callable[[Module, Args, Kwargs], Any] | None = None
         self.before: Callable[[Module, Args, Kwargs], tuple[Args, Kwargs, ContextManager[Any]] | None] | None = None
         #: The training has begun, though its optimizer may be made only after the first backward pass.
         self.early = False
@@ -77,10 +77,10 @@ class ModelCalls:
             take = outer.take  # `before` may have set it
             if take is not None and self.training and outer.begins(self):
                 return take(self, args, kwargs)
-            if outer.help is None or not outer.outermost(self) or not is_model(self):
+            if outer.auxiliary is None or not outer.outermost(self) or not is_model(self):
                 return original(self, *args, **kwargs)
             # (a trained model that is evaluated may have parts that are not trained)
-            return (outer.whole if outer.stepped(self) else outer.help)(self, args, kwargs)
+            return (outer.whole if outer.stepped(self) else outer.auxiliary)(self, args, kwargs)
 
         kind.__call__ = __call__
 
