@@ -555,6 +555,9 @@ class Cases(CutCase):
         self.refused("writes to its weights \\(Linear.weight\\)", lambda: Follower(False), mean_square, rows)
         self.refused("writes to an input", InPlace, mean_square, rows)
 
+    def test_a_queue_of_whole_batches_and_an_encoder_that_follows(self):
+        self.same(Queue, lambda model, x: model(x), rows)
+
     def test_a_norm_of_weights_that_is_held(self):
         self.same(HeldNorm, mean_square, rows)
 
@@ -680,6 +683,30 @@ class Follower(nn.Module):
                 else:
                     follows.data.mul_(0.9).add_(leads.data, alpha=0.1)
         return self.leading(x) * self.following(x)
+
+
+class Queue(nn.Module):
+    """As MoCo is."""
+
+    def __init__(self):
+        super().__init__()
+        self.leading, self.following = net(), net()
+        self.following.load_state_dict(self.leading.state_dict())
+        self.following.requires_grad_(False)
+        self.register_buffer("queue", torch.randn(128, 4))
+        self.begin = 0
+
+    def forward(self, x):
+        with torch.no_grad():
+            for leads, follows in zip(self.leading.parameters(), self.following.parameters()):
+                follows.data = follows.data * 0.9 + leads.data * 0.1
+            keys = self.following(x.flip(1))
+        found = self.leading(x)
+        logits = torch.cat([(found * keys).sum(1, keepdim=True), found @ self.queue.clone().t()], dim=1)
+        assert len(self.queue) % len(x) == 0
+        self.queue[self.begin : self.begin + len(x)] = keys
+        self.begin = (self.begin + len(x)) % len(self.queue)
+        return nn.functional.cross_entropy(logits, torch.zeros(len(x), dtype=torch.long))
 
 
 class InPlace(nn.Module):

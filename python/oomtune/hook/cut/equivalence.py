@@ -254,6 +254,8 @@ class EquivalenceCheck:
                 hidden = self._ranks.any(seen.hides) and not self._ranks.together
                 return (self._drawn_again(rows, precise, seen) if hidden else None) or seen
         weights.require_same()
+        if isinstance(error, Mismatch):
+            raise error
         raise Mismatch(fails_on_fewer(error, self._sandbox, self._dims.count))
 
     def _drawn_again(self, rows: list[int], precise: bool, seen: Comparison) -> Comparison | None:

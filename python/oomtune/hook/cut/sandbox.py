@@ -52,7 +52,7 @@ class Sandbox:
         without autocast and TF32. Yields the random state at the start."""
         torch = self._torch
         state = self.random()
-        buffers, attributes = self.buffers(), self.attributes()
+        buffers, attributes, weights = self.buffers(), self.attributes(), self.weights()
         modes = [(module, module.training) for module in self._modules]
         found = [(module, getattr(module, "_compiled_call_impl", None)) for module in self._modules]
         compiled = [(module, call) for module, call in found if call is not None]
@@ -75,6 +75,7 @@ class Sandbox:
                 module._compiled_call_impl = call
             attributes.restore()
             buffers.restore()
+            weights.restore()
             state.restore()
             torch.clear_autocast_cache()  # weights cast without a graph give no gradients
         buffers.require_restorable()

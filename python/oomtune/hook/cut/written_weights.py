@@ -3,7 +3,9 @@ weights: each micro-batch's would. (One that only holds them to a norm does that
 
 from __future__ import annotations
 
-from .refusal import WritesWeights
+import itertools
+
+from .refusal import Mismatch, WritesWeights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,34 +33,40 @@ class Weights:
                     named = "%s.%s" % (type(module).__name__, name), weight
                     self._groups.setdefault((weight.device, weight.dtype), []).append(named)
         self._values = {kind: self._some(group) for kind, group in self._groups.items()}
-        self._places = {kind: [weight.data_ptr() for _, weight in group] for kind, group in self._groups.items()}
+        self._data = {kind: [weight.data for _, weight in group] for kind, group in self._groups.items()}
 
     def _some(self, group: list[tuple[str, Tensor]]) -> Tensor:
         return self._torch.cat([weight.detach().view(-1)[:: _stride(weight)] for _, weight in group])
 
     def require_same(self) -> None:
-        """Raises WritesWeights if one has other values now, or one that does not learn was made anew."""
+        """Raises WritesWeights if one has other values now, and Mismatch if it is another tensor, which restore() takes back."""
         for kind, group in self._groups.items():
-            places = zip(group, self._places[kind])
-            moved = (
-                name for (name, weight), place in places if weight.data_ptr() != place and not weight.requires_grad
-            )
-            name = next(moved, None) or self._other(kind, group)
-            if name is not None:
-                raise WritesWeights("its forward pass writes to its weights (%s), as each micro-batch's would" % name)
+            moved = [weight.data_ptr() != data.data_ptr() for (_, weight), data in zip(group, self._data[kind])]
+            at = next((at for at, (_, weight) in enumerate(group) if moved[at] and not weight.requires_grad), None)
+            at = self._other(kind, group) if at is None else at
+            if at is not None:
+                failure = Mismatch if moved[at] else WritesWeights
+                raise failure(
+                    "its forward pass writes to its weights (%s), as each micro-batch's would"
+                    % self._groups[kind][at][0]
+                )
 
-    def _other(self, kind: Any, group: list[tuple[str, Tensor]]) -> str | None:
-        """The name of one that has other values now."""
+    def restore(self) -> None:
+        """Takes back the tensors of those that have others now (`weight.data = …`)."""
+        for kind, group in self._groups.items():
+            for (_, weight), data in zip(group, self._data[kind]):
+                if weight.data_ptr() != data.data_ptr():
+                    weight.data = data
+
+    def _other(self, kind: Any, group: list[tuple[str, Tensor]]) -> int | None:
+        """The first that has other values now."""
         before, now, rounding = self._values[kind], self._some(group), ROUNDINGS * self._torch.finfo(kind[1]).eps
         alike = (now == before) | (now.isnan() & before.isnan()) | ((now - before).abs() <= rounding * before.abs())
         if bool(alike.all()):
             return None
         at = alike.tolist().index(False)
-        for name, weight in group:
-            at -= -(-weight.numel() // _stride(weight))
-            if at < 0:
-                return name
-        return None
+        ends = itertools.accumulate(-(-weight.numel() // _stride(weight)) for _, weight in group)
+        return next(number for number, end in enumerate(ends) if at < end)
 
 
 def _stride(weight: Tensor) -> int:
