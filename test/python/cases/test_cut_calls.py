@@ -55,6 +55,18 @@ class Counting(nn.Module):
         return x
 
 
+class Gathering(nn.Module):
+    """As a metric does."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.net, self.seen = net(), seen
+
+    def forward(self, x):
+        self.seen.append(len(x))
+        return self.net(x)
+
+
 def pairs():
     return torch.randn(64, 8), torch.randn(64, 8)
 
@@ -215,6 +227,9 @@ class Calls(CutCase):
             lambda: nn.Sequential(nn.Linear(8, 4), nn.Flatten(), Counting()),
         ):
             self.assertIn(64, self.helped(make))
+        kept = []
+        self.assertIn(64, self.helped(lambda: Gathering(kept)))
+        self.assertEqual(set(kept), {64})
 
     def test_outputs_in_a_dataclass(self):
         def loss(model, x):

@@ -61,6 +61,27 @@ class Attributes:
                 elif isinstance(value, self._torch.Tensor) and not value.requires_grad:
                     module.__dict__[name] = value.clone()
 
+    def touched(self) -> bool:
+        """After copy(): whether any has changed since, in place or not."""
+        for module, before in zip(self._modules, self._before):
+            after = dict(self._own(module))
+            if after.keys() != before.keys() or not all(self._alike(after[name], before[name]) for name in before):
+                return True
+        return False
+
+    def _alike(self, now: Any, before: Any) -> bool:
+        if now is before:
+            return True
+        if type(now) is not type(before):
+            return False
+        if isinstance(now, self._torch.Tensor):
+            return now.shape == before.shape and self._torch.equal(now, before)
+        if isinstance(now, dict):
+            return now.keys() == before.keys() and all(now[key] is before[key] for key in now)
+        if isinstance(now, list):
+            return len(now) == len(before) and all(one is other for one, other in zip(now, before))
+        return isinstance(now, set) and now == before
+
     def with_rows(self, count: int) -> str | None:
         """The first that holds a tensor with as many rows, in one of its dimensions."""
         for attributes in self._before:
