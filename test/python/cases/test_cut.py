@@ -553,6 +553,7 @@ class Cases(CutCase):
         self.refused("writes to its weights", lambda: FirstBatch("attribute"), mean_square, rows)
         self.refused("writes to its weights \\(Linear.(weight|bias)\\)", lambda: Follower(True), mean_square, rows)
         self.refused("writes to its weights \\(Linear.weight\\)", lambda: Follower(False), mean_square, rows)
+        self.refused("writes to its weights", lambda: Follower(False, alike=True), mean_square, rows)
         self.refused("writes to an input", InPlace, mean_square, rows)
 
     def test_a_queue_of_whole_batches_and_an_encoder_that_follows(self):
@@ -669,9 +670,11 @@ class FirstBatch(nn.Module):
 class Follower(nn.Module):
     """Weights that follow others in each forward pass, as those of a momentum encoder do."""
 
-    def __init__(self, anew):
+    def __init__(self, anew, alike=False):
         super().__init__()
         self.leading, self.following, self.anew = nn.Linear(8, 4), nn.Linear(8, 4), anew
+        if alike:
+            self.following.load_state_dict(self.leading.state_dict())
         for weight in self.following.parameters():
             weight.requires_grad = False
 

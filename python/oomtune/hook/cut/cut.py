@@ -240,6 +240,8 @@ class Cut:
                     plan.settle(tree, leaves, dims, reductions, parts)
                     call = CutCall(self._torch, plan, tree, leaves, dims, reductions, parts, self._most_parts, None, {})
                     return self._nodes.output(call)
+            except WritesWeights as reason:
+                self._refuse_module(module, reason)
             except Uncuttable:
                 self._plans.note(key, module, None)
         return self.calls.whole(module, args, kwargs)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .reductions import Reductions
     from .row_group import RowGroup
+    from .written_weights import Weights
 
 
 class CutCall:
@@ -148,6 +149,8 @@ class CutCall:
         """Indices of the micro-batches to run; sets and notes the random state and buffers of each."""
         buffers = self.plan.buffers
         self._buffers = buffers.snapshot() if buffers.known else None
+        weights: Weights | None = None
+        looks = self.plan.is_new()
         for index in self._ran:
             if index != self._ran[0] and self._buffers is not None:
                 self._buffers.restore()
@@ -155,6 +158,9 @@ class CutCall:
             if self._trains and index == self._ran[0] + 1 and self._random[index] != self._random[index - 1]:
                 self.plan.drew()
             yield index
+            if weights is not None:
+                weights.require_same()
+            weights = self.plan.weights() if looks and index == self._ran[0] else None
             if not buffers.known:
                 buffers.learn()
                 self._buffers = buffers.before_first()

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from .ranks import OneRank
     from .reductions import Reductions
     from .row_group import RowGroup
+    from .written_weights import Weights
+
+#: Calls in which it is looked at whether a micro-batch writes to the weights: an encoder that follows another may begin as its copy, and move only
+#: once that has learned.
+FIRST = 3
 
 DIFFERENCES = {
     "buffers": "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches.",
@@ -102,6 +107,7 @@ class Plan:
         self.parameters = learns if self._sharded is None else [self._sharded.anchor]
         self._learns = learns
         self.buffers = Buffers(torch, module)
+        self._calls = 0
         #: As it was before the latest micro-batch; None: none has run.
         self.random: RngState | None = None
         self.lengths = lengths
@@ -151,6 +157,15 @@ class Plan:
             return True
         present = [weight for weight in self.module.parameters() if weight.requires_grad]
         return len(present) == len(self._learns) and all(map(operator.is_, present, self._learns))
+
+    def is_new(self) -> bool:
+        """Whether this is one of its first calls."""
+        self._calls += 1
+        return self._calls <= FIRST
+
+    def weights(self) -> Weights:
+        """As they are now."""
+        return self._sandbox().weights()
 
     def inner(self) -> ContextManager[None]:
         """In this thread no call inside is cut."""
