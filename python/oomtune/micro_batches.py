@@ -119,7 +119,8 @@ class _ModelCut:
         if micro != self.cut_to:
             self.cut_to = micro
             self._cut.engage(micro, rows)
-            self._cut.calls.take = self._take
+            # Other models are none of its business: one may have a size of its own.
+            self._cut.calls.take, self._cut.calls.auxiliary = self._take, None
         self._cut.note_batch_rows(rows)
         return self._cut._take(module, args, kwargs)
 

@@ -6,6 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..types import Module
 
+#: So many models may be in a module at most for it to be made of them.
+FEW = 4
 #: Part of the weights from which on the models in a module are what is to be cut.
 NEARLY = 0.9
 
@@ -23,8 +25,10 @@ def has_one_model(module: Module) -> bool:
 
 
 def is_made_of_models(module: Module) -> bool:
-    """Whether modules in it that are more than a layer have nearly all of its weights that learn."""
-    parts = {id(each) for child in module.children() if is_model(child) for each in child.parameters()}
+    """Whether a few modules in it that are more than a layer have nearly all of its weights that learn. (Of many, as the blocks of a
+    network are, each one's output would be whole in memory.)"""
+    models = [child for child in module.children() if is_model(child)]
+    parts = {id(each) for model in models for each in model.parameters()}
     weights = [each for each in module.parameters() if each.requires_grad]
     inner = sum(each.numel() for each in weights if id(each) in parts)
-    return inner > NEARLY * sum(each.numel() for each in weights)
+    return len(models) <= FEW and inner > NEARLY * sum(each.numel() for each in weights)
