@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from .derivative import Derivative, Values, derivative_function
+from .derivative import Derivative, Values, derivative_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,16 +71,14 @@ def _function(torch: Torch) -> Any:
                 raise RuntimeError(
                     "Trying to backward through the graph a second time: specify retain_graph=True where the graph is needed again."
                 )
-            if torch.is_grad_enabled():
-                found = differentiable_again(Derivative(torch, Values(call), wanted), True)
-            else:
-                found = call.backward(wanted)
+            again = torch.is_grad_enabled()
+            found = node(Derivative(torch, Values(call), wanted)) if again else call.backward(wanted)
             asked = [number for number in ctx.numbers if ctx.differentiable[number]]
             if all(wanted[number] is not None for number in asked) and not keeps_graph():
                 ctx.call = None  # the script's loss holds this node until the next one is made, and would hold the batch so long
             return (None, None, None, *found)
 
-    differentiable_again = derivative_function(torch)
+    node = derivative_node(torch)
     # torch before 2.1 does not tell.
     keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
     return CutCallFunction

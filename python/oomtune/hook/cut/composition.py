@@ -20,8 +20,7 @@ def is_model(module: Module) -> bool:
 def has_one_model(module: Module) -> bool:
     """Whether all weights of the module that learn are those of one module in it, and that is more than a layer."""
     own = {id(each) for each in module.parameters() if each.requires_grad}
-    parts = [child for child in module.children() if next(child.children(), None) is not None]
-    return any(own <= {id(each) for each in child.parameters()} for child in parts)
+    return any(own <= {id(each) for each in child.parameters()} for child in module.children() if is_model(child))
 
 
 def is_made_of_models(module: Module) -> bool:

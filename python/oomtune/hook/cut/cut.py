@@ -176,11 +176,10 @@ class Cut:
 
     def _take(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
         tree: dict[int | str, Any] = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
-        lengths = tuple(self._sizes)
-        leaves = tree_leaves(self._torch, tree, lengths)
+        leaves = tree_leaves(self._torch, tree, tuple(self._sizes))
         ranks = self._ranks_of(module)
         padding = self._division.padding(module, tree, leaves)
-        planned = None if module in self._around else self._plan(module, tree, leaves, lengths, ranks)
+        planned = None if module in self._around else self._plan(module, tree, leaves, ranks)
         if planned is None:
             return (self._in_parts if module in self._around else self.calls.uncut)(module, args, kwargs)
         plan, dims = planned
@@ -221,8 +220,8 @@ class Cut:
         """A model that no optimizer steps (a teacher, a target, one whose features make the loss) is cut if that changes nothing at all,
         and runs whole if not."""
         tree: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
-        lengths, ranks = tuple(self._sizes), self._ranks_of(module)
-        leaves = tree_leaves(self._torch, tree, lengths)
+        ranks = self._ranks_of(module)
+        leaves = tree_leaves(self._torch, tree, tuple(self._sizes))
         tried = [dims for dims in candidates(self._torch, leaves, self._sizes) if dims.count > self._most(dims.count)]
         alone = self._thread in (None, threading.get_ident()) and not ranks.together
         if tried and alone and _is_plain(self._torch, tree):
@@ -230,7 +229,7 @@ class Cut:
             known, planned = self._plans.find(key, module, tried)
             try:
                 if not known:
-                    planned = self._auxiliary_plan(module, tree, leaves, lengths, tried, ranks)
+                    planned = self._auxiliary_plan(module, tree, leaves, tried)
                     self._plans.note(key, module, planned)
                 if planned is not None:
                     plan, dims = planned
@@ -246,17 +245,8 @@ class Cut:
                 self._plans.note(key, module, None)
         return self.calls.whole(module, args, kwargs)
 
-    def _auxiliary_plan(
-        self,
-        module: Module,
-        tree: Tree,
-        leaves: Leaves,
-        lengths: tuple[int, ...],
-        tried: list[BatchDims],
-        ranks: OneRank,
-    ) -> Planned:
-        tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
-        plan = Plan(self._torch, module, self._context, lengths, tensors, ranks)
+    def _auxiliary_plan(self, module: Module, tree: Tree, leaves: Leaves, tried: list[BatchDims]) -> Planned:
+        plan = self._new_plan(module, leaves, OneRank())
         for dims in tried:
             try:
                 plan.check_untouched(tree, leaves, dims)
@@ -287,17 +277,18 @@ class Cut:
 
     def _loss_compares(self, module: Module, tree: Tree, leaves: Leaves) -> bool | None:
         """Whether the module makes a loss that compares the samples; None: nothing can be seen, so that the framework's own way holds."""
-        lengths = tuple(self._sizes)
-        tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
         for dims in candidates(self._torch, leaves, self._sizes):
             if dims.count < 2:
                 continue
             try:
-                plan = Plan(self._torch, module, self._context, lengths, tensors, OneRank())
-                return plan.compares_samples(tree, leaves, dims)
+                return self._new_plan(module, leaves, OneRank()).compares_samples(tree, leaves, dims)
             except Uncuttable:
                 continue
         return None
+
+    def _new_plan(self, module: Module, leaves: Leaves, ranks: OneRank) -> Plan:
+        tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
+        return Plan(self._torch, module, self._context, tuple(self._sizes), tensors, ranks)
 
     def _refuse_module(self, module: Module, reason: Uncuttable | str | None) -> NoReturn:
         name = type(module).__name__
@@ -322,7 +313,7 @@ class Cut:
             known = self._ranks[id(module)] = (weakref.ref(module), ranks)
         return known[1]
 
-    def _plan(self, module: Module, tree: Tree, leaves: Leaves, lengths: tuple[int, ...], ranks: OneRank) -> Planned:
+    def _plan(self, module: Module, tree: Tree, leaves: Leaves, ranks: OneRank) -> Planned:
         """None: the call runs whole, as none of its inputs has a row for each sample."""
         tried = list(candidates(self._torch, leaves, self._sizes))
         if not ranks.any(any(dims.count > self._most(dims.count) for dims in tried)):
@@ -332,7 +323,7 @@ class Cut:
         key = self._plans.key(module, leaves)
         known, planned = self._plans.find(key, module, tried)
         if ranks.any(not known):
-            return self._check(key, module, tree, leaves, lengths, tried, ranks)
+            return self._check(key, module, tree, leaves, tried, ranks)
         return planned
 
     def _check(
@@ -341,14 +332,12 @@ class Cut:
         module: Module,
         tree: Tree,
         leaves: Leaves,
-        lengths: tuple[int, ...],
         tried: list[BatchDims],
         ranks: OneRank,
     ) -> Planned:
-        tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
         reason: Uncuttable | None = None
         try:
-            plan = Plan(self._torch, module, self._context, lengths, tensors, ranks)
+            plan = self._new_plan(module, leaves, ranks)
             for dims in tried[: ranks.min(len(tried))]:
                 try:
                     ranks.agreed(functools.partial(plan.check, tree, leaves, dims))

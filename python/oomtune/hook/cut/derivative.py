@@ -149,8 +149,8 @@ class Derivative:
         return tuple(found)
 
 
-def derivative_function(torch: Torch) -> Call:
-    """A function that makes a node of autograd's graph of a Derivative, and returns its total()."""
+def derivative_node(torch: Torch) -> Call:
+    """A function that returns the total() of a Derivative, as a node of autograd's graph."""
 
     class DerivativeFunction(torch.autograd.Function):
         @staticmethod
@@ -161,9 +161,10 @@ def derivative_function(torch: Torch) -> Call:
 
         @staticmethod
         def backward(ctx: Any, *given: Any) -> Any:
-            return (None, *gradients(Derivative(torch, ctx.derivative, given), torch.is_grad_enabled()))
+            derivative = Derivative(torch, ctx.derivative, given)
+            return (None, *(node(derivative) if torch.is_grad_enabled() else derivative.total()))
 
-    def gradients(derivative: Derivative, create_graph: bool) -> Any:
-        return DerivativeFunction.apply(derivative, *derivative.inputs) if create_graph else derivative.total()
+    def node(derivative: Derivative) -> Any:
+        return DerivativeFunction.apply(derivative, *derivative.inputs)
 
-    return gradients
+    return node

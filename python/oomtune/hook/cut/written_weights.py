@@ -46,10 +46,7 @@ class Weights:
             at = self._other(kind, group) if at is None else at
             if at is not None:
                 failure = Mismatch if moved[at] else WritesWeights
-                raise failure(
-                    "its forward pass writes to its weights (%s), as each micro-batch's would"
-                    % self._groups[kind][at][0]
-                )
+                raise failure("its forward pass writes to its weights (%s), as each micro-batch's would" % group[at][0])
 
     def restore(self) -> None:
         """Takes back the tensors of those that have others now (`weight.data = …`)."""
