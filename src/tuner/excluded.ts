@@ -16,7 +16,9 @@ const DRAWN = 0.7;
 function smallestImpossible(state: SearchState): number {
   const { history, model, parabola } = state;
   const { ceiling, top } = history;
-  const possible = Math.max((top ?? 0) + 1, Math.floor(model.possible ?? Number.POSITIVE_INFINITY) + 1);
+  // What is above the largest that lasts by what lay in pieces may run, and is no proof.
+  const most = top !== null && (model.lasting ?? Number.POSITIVE_INFINITY) < top + 1 ? top : model.possible;
+  const possible = Math.max((top ?? 0) + 1, Math.floor(most ?? Number.POSITIVE_INFINITY) + 1);
   const seen = Math.min(ceiling ?? Number.POSITIVE_INFINITY, possible);
   const last = model.points.at(-1);
   if (isFull(state)) return Math.min(seen, closingSize(top as number));

@@ -1,5 +1,5 @@
 import type { Observation, Peaks } from '../contract/measurement.js';
-import { lastingPeak, yetToCome } from './peaks.js';
+import { lastingPeak, roomForPieces, yetToCome } from './peaks.js';
 
 /** The peaks of one size that fitted, in bytes; of a loop whose peaks rise or vary from step to step, those that it will come to. */
 export interface CurvePoint {
@@ -35,8 +35,11 @@ interface Line {
 
 /** What the peak of one size may differ by: libraries' own buffers, and the pages of an allocator whose segments can grow, in bytes. */
 const PROCESS_NOISE = { libraries: 512 * 1024, pages: 48 * 1024 ** 2 };
-/** What an allocator whose segments can grow holds beside what is needed when memory is short: four of its pages (40 to 100 MiB in eight programs). */
-const LEFT_OVER = 80 * 1024 ** 2;
+/**
+ * What an allocator whose segments can grow holds beside what is needed when memory is short, until it was seen: four of its pages, and a part of a large
+ * budget (40 to 128 MiB in eight programs under 3 GiB, 258 and 483 MiB in two under 24: bench/results/checks.md).
+ */
+const LEFT_OVER = { bytes: 80 * 1024 ** 2, part: 0.015 };
 /** Where a caching allocator comes this near to the budget it reuses what it holds, and its peak tells no slope. */
 const SATURATED = 0.97;
 /** Part of the budget: slopes that differ by more over the way to the limit show that the peak is no line. */
@@ -77,6 +80,8 @@ export class MemoryModel {
   /** The same with what an allocator holds beside it when memory is short. */
   readonly likely: number | null;
   readonly #need: Line | null;
+  /** The most that was held beside the allocator, in bytes. */
+  readonly #context: number;
   /** Memory does not rise in a line: the last two slopes predict different limits. */
   readonly bent: boolean;
   readonly #active: Line | null;
@@ -118,12 +123,16 @@ export class MemoryModel {
     this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
     this.grown = cached && grows;
     const told = sameGradients(points).filter((r) => r.needed !== null);
-    const beside = Math.min(...told.map((r) => r.context));
-    const need = (some: readonly CurvePoint[]) => lineThrough(some, (r) => (r.needed as number) + beside);
+    // Kernels are loaded when they are first used, so that what is held beside the allocator rises from size to size, and not in a line.
+    const contexts = told.map((r) => r.context);
+    const need = (some: readonly CurvePoint[], beside: number) =>
+      lineThrough(some, (r) => (r.needed as number) + beside);
     // At the least sizes the optimizer's step needs the most, whatever the size: from there on the line is none too steep.
-    const bound = need(told);
+    const bound = need(told, Math.min(...contexts));
     this.possible = bound && solve(bound, budgetBytes - (pieces ?? 0));
-    this.#need = need(told.filter((r) => (r.needed as number) >= RISEN * r.flat));
+    const clear = told.filter((r) => (r.needed as number) >= RISEN * r.flat);
+    this.#context = Math.max(...contexts);
+    this.#need = need(clear, this.#context);
     this.likely = this.likelyWithin(budgetBytes);
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
   }
@@ -131,6 +140,11 @@ export class MemoryModel {
   /** Bytes that one more sample adds to the peak of forward and backward; null: no line yet. */
   get bytesPerSample(): number | null {
     return this.#active?.slope ?? null;
+  }
+
+  /** Largest size that leaves room for what lies in pieces in later steps, too; null: that was not seen. */
+  get lasting(): number | null {
+    return this.pieces === null ? null : this.likely;
   }
 
   /** Predicted largest size whose driver-level peak stays within `bytes`; null: no line yet. */
@@ -145,7 +159,10 @@ export class MemoryModel {
 
   /** Largest size that is likely to do with so many bytes, if libraries do with the least of workspace; null: the need is not known. */
   likelyWithin(bytes: number): number | null {
-    return this.#need && solve(this.#need, bytes - (this.pieces ?? LEFT_OVER));
+    const { pieces, budgetBytes } = this;
+    const leftOver = Math.max(LEFT_OVER.bytes, LEFT_OVER.part * budgetBytes);
+    const beside = pieces === null ? leftOver : roomForPieces(pieces, budgetBytes - this.#context);
+    return this.#need && solve(this.#need, bytes - beside);
   }
 
   /**

@@ -44,14 +44,26 @@ const BRIM = 0.001;
 export const PIECES = 0.02;
 
 /**
- * Whether what is needed leaves room for so many times the most that lay in pieces; null: either is not known. (Of eleven sizes under 3 GiB of an H100 three
- * left less in twenty steps, two of which ran out of memory within the next forty: bench/results/checks.md.)
+ * What a later step may have in pieces beyond the most that was seen: a part of that, and at most a part of the allocator's room, which is then given up. (Of 13 sizes on
+ * an H100 and an H200 eight left less than half as much again in twenty steps, six of which ran out of memory within 200, and of the five others none: bench/results/checks.md.)
  */
-export function leavesRoomForPieces(peaks: Peaks, budgetBytes: number, times = 1): boolean | null {
+const LATER = { pieces: 0.5, room: 0.012 };
+
+/** The room that has to be left for what lies in pieces, by the most of it that was seen and all that the allocator may hold, in bytes. */
+export function roomForPieces(pieces: number, most: number): number {
+  return pieces + Math.min(LATER.pieces * pieces, LATER.room * most);
+}
+
+/**
+ * Whether what is needed leaves room for what lies in pieces. `surely`: also for as much more as later steps were ever seen to have, whatever that
+ * gives up. Null: either is not known.
+ */
+export function leavesRoomForPieces(peaks: Peaks, budgetBytes: number, surely = false): boolean | null {
   const { needed_bytes: needed = null, pieces_bytes: pieces = null, reserved_bytes: reserved } = peaks;
   const total = peakBytes(peaks);
   if (needed === null || pieces === null || reserved === null || total === null) return null;
-  return Math.max(0, total - reserved) + needed + times * pieces <= budgetBytes;
+  const most = budgetBytes - Math.max(0, total - reserved);
+  return needed + (surely ? (1 + LATER.pieces) * pieces : roomForPieces(pieces, most)) <= most;
 }
 
 /**

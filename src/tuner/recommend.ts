@@ -63,7 +63,7 @@ export function recommend(choice: Choice): Recommendation {
   const open = spent >= MOST_AFTER_VERIFICATION && proved.length > 0 ? proved : good;
   // A difference smaller than one size's own speed noise means nothing.
   const enough = FAST - speedNoise(choice, good.at(-1));
-  const fast = open.filter((size) => (rateOf(history, size) ?? best) >= enough * best);
+  const fast = open.filter((size) => (speedNear(choice, size) ?? best) >= enough * best);
   const pick = fast.at(-1) ?? open.toSorted((a, b) => (rateOf(history, a) ?? 0) - (rateOf(history, b) ?? 0)).at(-1);
   if (pick === undefined) return lastResort(choice, measured);
   const largest = good.at(-1) as number;
@@ -113,6 +113,13 @@ export function rateOf(history: RungHistory, size: number): number | null {
   const verified = timed.filter((o) => history.isVerification(o));
   const rates = (verified.length > 0 ? verified : timed.slice(-1)).map(rate);
   return rates.length > 0 ? Math.max(...rates) : null;
+}
+
+/** The same, or what the largest size showed where it is next to this one, which then is as fast: a few steps tell a speed to a few per cent. */
+function speedNear({ history, max }: Choice, size: number): number | null {
+  const own = rateOf(history, size);
+  const isNear = max <= (1 + SAME) * size && retriesOf(history, max) === 0;
+  return own === null || !isNear ? own : Math.max(own, rateOf(history, max) ?? 0);
 }
 
 export function rate(o: Observation): number {

@@ -173,7 +173,8 @@ function aboveProved(state: SearchState): NextSize | null {
   const excluded = smallestExcluded(state);
   const before = history.begun.at(-2) ?? 0;
   const stride = top < SHORT * before ? 2 * (top - before) : 0;
-  const size = sizes.down(Math.max(closingSize(top), Math.min(top + stride, (top + excluded) / 2)));
+  const above = Math.max(closingSize(top), Math.min(top + stride, (top + excluded) / 2));
+  const size = sizes.down(Math.min(above, model.lasting ?? above));
   if (size === null || size <= top || size >= excluded) return null;
   return { ...closing(top, size), fresh: history.forks };
 }

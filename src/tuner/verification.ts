@@ -18,6 +18,8 @@ const NEAR_FAILURE = 0.018;
  * and ResNet-18 on an H100: 0.3 per cent).
  */
 const BRIM = 0.012;
+/** The same where what lay in pieces tells how much room there has to be. */
+const BRIM_BY_PIECES = 0.004;
 
 /** The probe that decides: the largest size that fits as far as is known, as the first thing that a process runs. */
 export function verification(state: SearchState): NextSize {
@@ -53,9 +55,9 @@ export function belowFilledBudget({ history, model, sizes }: SearchState, alive:
   const { filledBudgetAt } = history;
   const last = history.all.at(-1);
   if (!alive || filledBudgetAt === null || last?.micro_batch !== filledBudgetAt) return null;
-  const near = filledBudgetAt < SMALL ? nearEnoughTo(filledBudgetAt) : Math.floor((1 - BRIM) * filledBudgetAt);
-  const lasting = model.pieces === null ? null : model.likely;
-  const size = sizes.down(Math.min(lasting ?? near, filledBudgetAt <= TINY ? filledBudgetAt - 1 : near));
+  const brim = model.lasting === null ? BRIM : BRIM_BY_PIECES;
+  const near = filledBudgetAt < SMALL ? nearEnoughTo(filledBudgetAt) : Math.floor((1 - brim) * filledBudgetAt);
+  const size = sizes.down(Math.min(model.lasting ?? near, filledBudgetAt <= TINY ? filledBudgetAt - 1 : near));
   const isNear = filledBudgetAt <= closingSize(history.largestVerified ?? 0);
   if (
     size === null ||

@@ -324,7 +324,7 @@ describe('a largest size that gives back its cache in every step, just above wha
   it('is proved by a fork, and what is faster is recommended', () => {
     const s = searched(0.15, true);
     const { max_micro_batch: max, config, notes } = found(s);
-    expect([s.launches, max]).toEqual([1, 121]);
+    expect([s.launches, max]).toEqual([1, 119]);
     expect(config.micro_batch).toBeLessThan(119);
     expect(notes.join(' ')).not.toContain('ran too');
   });

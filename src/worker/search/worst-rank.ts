@@ -10,11 +10,10 @@ const LEAST = new Set(['steps', 'quiet_steps']);
 /** Fields taken from the first rank: what was asked for, and what the script does by itself. */
 const FIRST = new Set(['micro_batch', 'accumulation', 'own_accumulation', 'own_amp']);
 
-/** Part of the budget from which on a caching allocator has no room for another of its pages. */
-const FULL = 0.995;
-/** Steps after which room for so many times what lies in pieces is enough to look no longer: the three of eleven sizes that had it lasted 70 (bench/results/checks.md). */
+/** So little is free, as a part of the budget and in bytes, where a caching allocator has no room for another two of its pages. */
+const FULL = { part: 0.005, bytes: 40 * 1024 ** 2 };
+/** Steps after which it is looked at whether there is room for what lies in pieces: no later one makes more of it. */
 const LOOK = 10;
-const MUCH = 1.5;
 
 /** Combines the ranks' measurements (at least one): the worst rank decides. */
 export function worstRank(ranks: Measured[]): Measurement {
@@ -64,10 +63,14 @@ function stepsToSpread(
 function stepsToLast(probe: Probe, measurement: Measurement): number {
   const { alloc_retries: retries, reserved_bytes: reserved, total_bytes: total, steps } = measurement;
   // So nearly full it will give it back before long.
-  const isFull = reserved !== null && (total ?? 0) > FULL * probe.budget_bytes;
+  const least = Math.min(FULL.part * probe.budget_bytes, FULL.bytes);
+  const isFull = reserved !== null && probe.budget_bytes - (total ?? 0) < least;
   if (!retries && !isFull) return 0;
   if (steps < LOOK) return Math.min(LOOK, probe.retry_steps) - steps;
-  return leavesRoomForPieces(measurement, probe.budget_bytes, MUCH) ? 0 : probe.retry_steps - steps;
+  const isDecided =
+    leavesRoomForPieces(measurement, probe.budget_bytes) === false ||
+    leavesRoomForPieces(measurement, probe.budget_bytes, true);
+  return isDecided ? 0 : probe.retry_steps - steps;
 }
 
 /** Until growth by each step can be told from memory that is allocated once, and what goes on for ever from what comes to an end. */
