@@ -19,7 +19,7 @@ const NEAR_FAILURE = 0.018;
  */
 const BRIM = 0.012;
 /** The same where what lay in pieces tells how much room there has to be. */
-const BRIM_BY_PIECES = 0.004;
+const BRIM_BY_PIECES = 0.008;
 
 /** The probe that decides: the largest size that fits as far as is known, as the first thing that a process runs. */
 export function verification(state: SearchState): NextSize {

@@ -62,7 +62,7 @@ def limit(size, batches, finish):
         self.__dict__["_made"] = dataset, args, kwargs
         if wanted and batch_size is not None and kwargs.get("batch_sampler") is None:
             batch_size = wanted
-            if len(dataset) < wanted:
+            if 0 < len(dataset) < wanted:  # (Lightning makes a loader of nothing, too.)
                 dataset = Repeated(dataset, wanted)
         begin(self, dataset, batch_size, *args, **kwargs)
 
