@@ -11,6 +11,7 @@ trainsAsItIs(
     { script: 'ppo_minibatches', own: 8192, budget: '90MiB' },
     { script: 'lbfgs_loop', own: 4096, budget: '100MiB' },
     { script: 'gan_loop', own: 4096, budget: '80MiB' },
+    { script: 'keras_fit', own: 512, budget: '130MiB' },
     {
       script: 'torch_compile',
       own: 1024,

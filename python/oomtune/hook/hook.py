@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ALWAYS = {
     "torch": ("instrumentation", "instrument"),
     "torchdata.stateful_dataloader.stateful_dataloader": ("watch.loader", "patch_stateful_loader"),
+    "keras.src.optimizers.base_optimizer": ("watch.keras", "watch_optimizers"),
+    "keras.src.layers.layer": ("watch.keras", "watch_calls"),
     "transformers.training_args": ("apply.frameworks", "transformers_arguments"),
     "transformers.trainer": ("apply.frameworks", "transformers_trainer"),
     "lightning.pytorch.trainer.trainer": ("apply.frameworks", "lightning_trainer"),
@@ -63,6 +65,8 @@ class Hook:
         self.trainer_arguments: list[Any] = []
         #: The framework that accumulates gradients itself; None: none does.
         self.accumulates: str | None = None
+        #: The framework that counts the batches of a pass before it; None: none does.
+        self.counts_batches: str | None = None
         #: The training loop makes its batches without a loader.
         self.loaderless = False
         #: The script trained on batches of its own, while a loader might yet have been asked for one.
@@ -185,6 +189,8 @@ class Hook:
         asked = self.settings.cut
         if self.loaderless:
             return "model", "the script makes its batches without a DataLoader"
+        if self.counts_batches is not None:
+            return "model", "%s counts the batches of a pass before it" % self.counts_batches
         if asked in ("model", "loader"):
             return asked, "asked for with --cut"
         if self.settings.counts_tokens:
@@ -276,7 +282,8 @@ class Hook:
             self.stop_at_model(reason[: -len(INSTEAD)])
         message = "the batch is not cut at the model's call, since %s" % reason
         if not self.controlled:
-            instead = "" if self.loaderless else " --cut loader cuts the loader's batches instead."
+            elsewhere = not self.loaderless and self.counts_batches is None
+            instead = " --cut loader cuts the loader's batches instead." if elsewhere else ""
             sys.stderr.write("oomtune: %s.%s\n" % (message, instead))
         self.goodbye("uncut", message)
         self.exit_process(1)

@@ -404,6 +404,27 @@ for x, y in DataLoader(Rows(), batch_size=8, num_workers=%d):
         self.assertEqual(result.one("goodbye")["reason"], "loop_over")
         self.assertNotIn("epilogue", self.seen)
 
+    def test_batches_end_with_a_loader_that_is_made_for_one_pass(self):
+        # Frameworks make one for each pass, which their own references keep until the next collection of garbage.
+        text = (
+            "import gc\n"
+            "gc.disable()\n"
+            "class Batches(IterableDataset):\n"
+            "    def __iter__(self): return ((torch.randn(8, 4), torch.randn(8, 2)) for _ in range(5))\n"
+            "def alive(): return sum(type(x) is torch.Tensor and x.shape == (9, 4) for x in gc.get_objects())\n"
+            "for number in range(30):\n"
+            "    loader = DataLoader(Batches(), batch_size=None)\n"
+            "    loader.itself = loader\n"
+            "    for (x, y), _ in zip(loader, range(3)): work(x, y)\n"
+            "    del loader\n"
+            "    if number % 6 == 5: gc.collect(); note('alive', alive())\n"
+        )
+        result = self.drive(text, [probe(9, steps=24)])
+        self.assertEqual([(m["micro_batch"], m["steps"]) for m in result.of("measured")], [(9, 24)], result.errors)
+        counts = [int(line.split()[1]) for line in self.seen if line.startswith("alive")]
+        self.assertGreater(len(counts), 0)
+        self.assertLessEqual(max(counts), 3, counts)
+
     def test_a_script_that_counts_its_batches_has_come_to_its_end(self):
         # As timm's train.py does: past a pass over its data it divides by nothing.
         counting = (

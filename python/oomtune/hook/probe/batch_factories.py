@@ -24,7 +24,8 @@ class BatchFactories:
         self._instrumentation = instrumentation
         self._hook = instrumentation.hook
         self._by_loader: weakref.WeakKeyDictionary[Loader, BatchFactory] = weakref.WeakKeyDictionary()
-        self._cached: dict[tuple[int, int], Any] = {}
+        #: By size: what each has made. A loop may make a loader anew for each pass, whose batches end with it.
+        self._cached: weakref.WeakKeyDictionary[BatchFactory, dict[int, Any]] = weakref.WeakKeyDictionary()
 
     def knows(self, loader: Loader) -> bool:
         return loader in self._by_loader
@@ -62,14 +63,14 @@ class BatchFactories:
             return factory.shorter(size, part) if part < 1 and turn % 4 == 1 else factory.draw(size, turn)
         if factory.uncached:
             return factory.make(size)
-        key = (id(factory), size)
-        if key not in self._cached:
-            self._cached[key] = factory.make(size)
-        return self._cached[key]
+        made = self._cached.setdefault(factory, {})
+        if size not in made:
+            made[size] = factory.make(size)
+        return made[size]
 
     def drop(self, loader: Loader) -> None:
         self._by_loader.pop(loader, None)
 
     def clear(self) -> None:
         """Frees the cached batches, before another size is measured."""
-        self._cached = {}
+        self._cached.clear()
