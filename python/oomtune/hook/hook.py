@@ -29,7 +29,6 @@ ALWAYS = {
     "torch": ("instrumentation", "instrument"),
     "torchdata.stateful_dataloader.stateful_dataloader": ("watch.loader", "patch_stateful_loader"),
     "keras.src.optimizers.base_optimizer": ("watch.keras", "watch_optimizers"),
-    "keras.src.layers.layer": ("watch.keras", "watch_calls"),
     "transformers.training_args": ("apply.frameworks", "transformers_arguments"),
     "transformers.trainer": ("apply.frameworks", "transformers_trainer"),
     "lightning.pytorch.trainer.trainer": ("apply.frameworks", "lightning_trainer"),

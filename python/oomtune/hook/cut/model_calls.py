@@ -39,8 +39,7 @@ class ModelCalls:
         self._counted: tuple[int, int] | None = None
         self._parameters: set[int] = set()
         self._is_compiling = _is_compiling(torch)
-        #: By kind of module, the narrowest first: its own way of being called.
-        self._originals: list[tuple[Any, Call]] = [(torch.nn.Module, torch.nn.Module.__call__)]
+        self._original: Call = torch.nn.Module.__call__
         self.take: Callable[[Module, Args, Kwargs], Any] | None = None
         self.auxiliary: Callable[[Module, Args, Kwargs], Any] | None = None
         self.before: Callable[[Module, Args, Kwargs], tuple[Args, Kwargs, ContextManager[Any]] | None] | None = None
@@ -58,18 +57,9 @@ class ModelCalls:
         if self._installed:
             return
         self._installed = True
-        for kind, _ in self._originals:
-            self._patch(kind)
-
-    def watch(self, kind: Any) -> None:
-        """A kind of module that is called in a way of its own (Keras's layers)."""
-        self._originals.insert(0, (kind, kind.__call__))
-        if self._installed:
-            self._patch(kind)
-
-    def _patch(self, kind: Any) -> None:
         outer = self
-        original: Call = kind.__call__
+        kind = self._torch.nn.Module
+        original = self._original = kind.__call__
         is_compiling, thread = self._is_compiling, threading.get_ident
 
         @functools.wraps(original)
@@ -150,13 +140,13 @@ class ModelCalls:
         before, self._inside = self._inside, threading.get_ident()
         try:
             with self.inner():
-                return self.through(module, args, kwargs)
+                return self._original(module, *args, **kwargs)
         finally:
             self._inside = before
 
     def through(self, module: Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
         """Makes the call as if the module were not there: calls inside are outermost."""
-        return next(call for kind, call in self._originals if isinstance(module, kind))(module, *args, **kwargs)
+        return self._original(module, *args, **kwargs)
 
     @property
     def in_micro_batch(self) -> bool:

@@ -1,4 +1,4 @@
-"""Keras 3 on torch: its optimizers are none of torch's, and `apply(gradients, variables)` is their step; its layers are modules, called in a way of their own."""
+"""Keras 3 on torch: its layers are modules, but its optimizers are none of torch's, and `apply(gradients, variables)` is their step."""
 
 # Keras's objects have no types here.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -76,9 +76,3 @@ def watch_optimizers(hook: Hook, module: ModuleType) -> None:
             watched.apply = None
 
     kind.build, kind.apply = built, applied
-
-
-def watch_calls(hook: Hook, module: ModuleType) -> None:
-    """Patches `keras.src.layers.layer`, whose layers are modules with a `__call__` of their own."""
-    if hook.instrumentation is not None:
-        hook.instrumentation.cut.calls.watch(module.Layer)
