@@ -16,6 +16,7 @@ const STARTED: Record<string, [called: RegExp, file?: string, word?: string]> = 
   hydra: [/\bHydra\b/i, 'hydra_app.py', 'hydra'],
   webdataset: [/\bwebdataset\b/i, 'web_pipeline.py', 'webdataset'],
   torchvision: [/\btorchvision\b/i, 'torchvision_detection.py', 'torchvision'],
+  keras: [/\bKeras\b/i, 'keras_fit.py', 'keras'],
   torchtune: [/\btorchtune\b/i],
   litgpt: [/\bLitGPT\b/i],
   axolotl: [/\bAxolotl\b/i],
@@ -42,7 +43,7 @@ const PRESETS: Record<string, string> = {
 
 /** Named for another reason: whose messages are read, and what else there is to choose from. */
 const OTHERS =
-  /\b(?:TensorFlow|Keras|Paddle|CuPy|Megatron|Colossal-?AI|NeMo|unsloth|MMDetection|Detectron2?|fastai|Horovod|vLLM|SGLang|Composer|Catalyst|Ignite|diffusers|stable-baselines3)\b/i;
+  /\b(?:TensorFlow|Paddle|CuPy|Megatron|Colossal-?AI|NeMo|unsloth|MMDetection|Detectron2?|fastai|Horovod|vLLM|SGLang|Composer|Catalyst|Ignite|diffusers|stable-baselines3)\b/i;
 const MESSAGES = 'docs/guides/diagnosis.md';
 const COMPARISON = 'docs/compare.md';
 const TABLE = 'docs/guides/frameworks.md';
