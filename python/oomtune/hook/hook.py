@@ -29,6 +29,7 @@ ALWAYS = {
     "torch": ("instrumentation", "instrument"),
     "torchdata.stateful_dataloader.stateful_dataloader": ("watch.loader", "patch_stateful_loader"),
     "keras.src.optimizers.base_optimizer": ("watch.keras", "watch_optimizers"),
+    "keras.src.backend.torch.trainer": ("watch.keras", "watch_fit"),
     "transformers.training_args": ("apply.frameworks", "transformers_arguments"),
     "transformers.trainer": ("apply.frameworks", "transformers_trainer"),
     "lightning.pytorch.trainer.trainer": ("apply.frameworks", "lightning_trainer"),

@@ -104,6 +104,19 @@ torch.manual_seed(0)""",
 )
 COMPARES = "loss = torch.nn.functional.cross_entropy(found @ found.flip(0).t(), torch.arange(len(found)))"
 
+KERAS = """
+import os
+os.environ['KERAS_BACKEND'] = 'torch'
+import keras, numpy, torch
+keras.config.set_floatx('float64')
+keras.utils.set_random_seed(0)
+x, y = numpy.random.rand(90, 8), numpy.random.rand(90, 3)
+net = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, activation='tanh'), keras.layers.Dense(3)])
+net.compile(loss='mse', optimizer=keras.optimizers.Adam(1e-2))
+net.fit(x, y, batch_size=16, epochs=3, validation_split=0.1, verbose=0)
+torch.save({**net.state_dict(), 'steps': torch.tensor(float(net.optimizer.iterations))}, 'out.pt')
+"""
+
 #: Makes a mean of the samples that it is given, and accepts any argument.
 CLASSIFIER = (
     (TRAINER % 1)
@@ -204,6 +217,23 @@ class Entries(unittest.TestCase):
         self.assertNotIn("--cut loader", result.errors)
         result = run(contrast, "apply", OOMTUNE_OWN_BATCH=16, OOMTUNE_CUT="model", **knobs)
         self.assertEqual(result.status, 0, result.errors)
+
+    @needs("keras")
+    def test_keras(self):
+        run = support.run  # it is imported for the backend that its environment names
+        self.drive(run, KERAS, 1, REAL)
+        self.assert_equivalent(run, KERAS, 4, 4)
+        counted = [("model", "Keras counts the batches of a pass before it")]
+        self.assertEqual(self.cut, counted)
+        # Each pass has as many batches as it has where the script itself asks for them.
+        bare = self.weights(run, KERAS.replace("batch_size=16", "batch_size=8"))
+        knobs = {"OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation", "OOMTUNE_OWN_BATCH": 16, "OOMTUNE_CUT": "loader"}
+        for micro, accumulation, cut in ((8, 1, []), (4, 2, counted)):
+            sizes = {"OOMTUNE_MICRO_BATCH": micro, "OOMTUNE_ACCUMULATION": accumulation}
+            tuned = self.weights(run, KERAS, **knobs, **sizes)
+            self.assertEqual(self.cut, cut)
+            for name, value in bare.items():
+                self.assertLess((value - tuned[name]).abs().max().item(), 1e-7, (micro, name))
 
     @needs("transformers")
     def test_trainer(self):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 
 TYPE_CHECKING = False
@@ -76,3 +77,30 @@ def watch_optimizers(hook: Hook, module: ModuleType) -> None:
             watched.apply = None
 
     kind.build, kind.apply = built, applied
+
+
+#: The samples of a batch where fit() is not told.
+USUAL = 32
+
+
+def watch_fit(hook: Hook, module: ModuleType) -> None:
+    """Patches `keras.src.backend.torch.trainer`: fit() counts the batches of a pass by the batch that it is given, so that another one is given to it."""
+    kind = module.TorchTrainer
+    original = kind.fit
+
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def fit(*args: Any, **kwargs: Any) -> Any:
+        settings = hook.settings
+        own = settings.own_batch
+        given = signature.bind(*args, **kwargs)
+        told = given.arguments
+        arrays = all(hasattr(leaf, "shape") for leaf in module.tree.flatten(told.get("x")))
+        if "micro_batch" in settings.knobs and own == (told.get("batch_size") or USUAL) and arrays:
+            # Validation is in batches of its own.
+            told["validation_batch_size"] = told.get("validation_batch_size") or own
+            told["batch_size"] = settings.wanted
+        return original(*given.args, **given.kwargs)
+
+    kind.fit = fit
