@@ -45,7 +45,7 @@ export const PIECES = 0.02;
 
 /**
  * What a later step may have in pieces beyond the most that was seen: a part of that, and at most a part of the allocator's room, which is then given up. (Of 13 sizes on
- * an H100 and an H200 eight left less than half as much again in twenty steps, six of which ran out of memory within 200, and of the five others none: bench/results/checks.md.)
+ * an H100 and an H200 ten left less than half as much again in twenty steps, six of which ran out of memory within 200, and of the three others none: bench/results/checks.md.)
  */
 const LATER = { pieces: 0.5, room: 0.012 };
 
