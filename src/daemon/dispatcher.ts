@@ -1,12 +1,12 @@
 import type { Log } from '../common/log.js';
+import { OneAtATime } from '../common/one-at-a-time.js';
 import { ENDED_STATES } from '../contract/job.js';
 import type { Store, StoredJob } from '../store/index.js';
 import type { Queues } from './queues.js';
 
 /** Queues jobs that nothing blocks any more. Several daemons may do so at once, because an entry's id makes it unique. */
 export class Dispatcher {
-  #running: Promise<void> | null = null;
-  #again = false;
+  readonly #looks = new OneAtATime(() => this.#all());
   #waiting = false;
 
   constructor(
@@ -22,28 +22,18 @@ export class Dispatcher {
 
   /** Looks through all pending jobs, and once more for calls in between. */
   dispatch(): Promise<void> {
-    if (this.#running !== null) {
-      this.#again = true;
-      return this.#running;
-    }
-    this.#running = this.#all().finally(() => {
-      this.#running = null;
-    });
-    return this.#running;
+    return this.#looks.call();
   }
 
   async #all(): Promise<void> {
-    do {
-      this.#again = false;
-      this.#waiting = false;
-      const pending = await this.store.jobs.pending();
-      pending.sort(bySubmission);
-      const admission = await SweepAdmission.open(this.store, pending);
-      for (let at = 0; at < pending.length; at += 50) {
-        const some = pending.slice(at, at + 50);
-        await Promise.all(some.map((job) => this.#one(job, pending, admission)));
-      }
-    } while (this.#again);
+    this.#waiting = false;
+    const pending = await this.store.jobs.pending();
+    pending.sort(bySubmission);
+    const admission = await SweepAdmission.open(this.store, pending);
+    for (let at = 0; at < pending.length; at += 50) {
+      const some = pending.slice(at, at + 50);
+      await Promise.all(some.map((job) => this.#one(job, pending, admission)));
+    }
   }
 
   async #one(job: StoredJob, pending: StoredJob[], admission: SweepAdmission): Promise<void> {

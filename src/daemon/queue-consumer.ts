@@ -1,5 +1,6 @@
 import type { Job } from 'bullmq';
 import type { Log } from '../common/log.js';
+import { OneAtATime } from '../common/one-at-a-time.js';
 import { type HostInfo, type Ticket, ticket as ticketSchema } from '../contract/state.js';
 import type { Store } from '../store/index.js';
 import type { DiskSpace } from './disk-space.js';
@@ -26,8 +27,7 @@ const MOST_WAITING = 32;
 /** Takes jobs from suitable queues while there are lanes for them. One look at a time. */
 export class QueueConsumer {
   readonly #left = new Set<string>();
-  #running: Promise<void> | null = null;
-  #again = false;
+  readonly #looks = new OneAtATime(() => this.#allOrAgain());
   #closed = false;
   #sortOut = true;
 
@@ -35,14 +35,7 @@ export class QueueConsumer {
 
   /** Calls in between make it look once more. */
   take(): Promise<void> {
-    if (this.#running !== null) {
-      this.#again = true;
-      return this.#running;
-    }
-    this.#running = this.#allOrAgain().finally(() => {
-      this.#running = null;
-    });
-    return this.#running;
+    return this.#looks.call();
   }
 
   /** The next look begins with the entries that this home has locked. */
@@ -60,7 +53,7 @@ export class QueueConsumer {
 
   async close(): Promise<void> {
     this.#closed = true;
-    await this.#running?.catch(() => {});
+    await this.#looks.idle();
   }
 
   /** After an error between taking an entry and claiming its job, the entry is ours but nobody works on it. */
@@ -75,14 +68,11 @@ export class QueueConsumer {
 
   async #all(): Promise<void> {
     const { queues, host } = this.parts;
-    do {
-      this.#again = false;
-      if (this.#closed) return;
-      const labels = await queues.suitable(host);
-      if (this.#sortOut) await this.#sortOutTaken(labels);
-      let turns = await queues.inTurn(labels.filter((one) => !this.#left.has(one)));
-      while (turns.length > 0) turns = await this.#takeInTurn(turns);
-    } while (this.#again);
+    if (this.#closed) return;
+    const labels = await queues.suitable(host);
+    if (this.#sortOut) await this.#sortOutTaken(labels);
+    let turns = await queues.inTurn(labels.filter((one) => !this.#left.has(one)));
+    while (turns.length > 0) turns = await this.#takeInTurn(turns);
   }
 
   /** Entries locked by this home that nobody works at, left by a killed daemon: they would wait until the lock expires. */
