@@ -14,7 +14,10 @@ let folder: string;
 beforeAll(async () => {
   folder = await buildCard('plain');
 }, 600_000);
-afterAll(() => rmSync(home, { recursive: true, force: true }));
+afterAll(async () => {
+  await oomtune('redis', 'stop');
+  rmSync(home, { recursive: true, force: true });
+});
 
 /** The whole chain on the pretended card: inventory, supervisor, stand-in, ledger, report. */
 function oomtune(...args: string[]): Promise<string> {
