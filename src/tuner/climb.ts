@@ -48,7 +48,7 @@ export function nextSize(state: SearchState): NextSize | null {
   const top = history.top as number;
   const excluded = smallestExcluded(state);
   const step = stepFrom(state, top, excluded);
-  const size = sizes.down(Math.min(step.size, excluded - 1, state.model.lasting ?? Number.POSITIVE_INFINITY));
+  const size = sizes.down(Math.min(step.size, excluded - 1, state.model.lasting));
   if (size !== null && size > top) return { ...step, size };
   const up = sizes.up(top + 1);
   return up !== null && up < excluded ? { ...step, size: up } : null;

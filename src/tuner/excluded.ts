@@ -17,8 +17,9 @@ function smallestImpossible(state: SearchState): number {
   const { history, model, parabola } = state;
   const { ceiling, top } = history;
   // What is above the largest that lasts by what lay in pieces may run, and is no proof.
-  const most = top !== null && (model.lasting ?? Number.POSITIVE_INFINITY) < top + 1 ? top : model.possible;
-  const possible = Math.max((top ?? 0) + 1, Math.floor(most ?? Number.POSITIVE_INFINITY) + 1);
+  const least = (top ?? 0) + 1;
+  const possible =
+    model.lasting < least ? least : Math.max(least, Math.floor(model.possible ?? Number.POSITIVE_INFINITY) + 1);
   const seen = Math.min(ceiling ?? Number.POSITIVE_INFINITY, possible);
   const last = model.points.at(-1);
   if (isFull(state)) return Math.min(seen, closingSize(top as number));

@@ -142,9 +142,9 @@ export class MemoryModel {
     return this.#active?.slope ?? null;
   }
 
-  /** Largest size that leaves room for what lies in pieces in later steps, too; null: that was not seen. */
-  get lasting(): number | null {
-    return this.pieces === null ? null : this.likely;
+  /** Largest size that leaves room for what lies in pieces in later steps, too; endless: that was not seen. */
+  get lasting(): number {
+    return (this.pieces === null ? null : this.likely) ?? Number.POSITIVE_INFINITY;
   }
 
   /** Predicted largest size whose driver-level peak stays within `bytes`; null: no line yet. */

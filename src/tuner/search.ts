@@ -174,7 +174,7 @@ function aboveProved(state: SearchState): NextSize | null {
   const before = history.begun.at(-2) ?? 0;
   const stride = top < SHORT * before ? 2 * (top - before) : 0;
   const above = Math.max(closingSize(top), Math.min(top + stride, (top + excluded) / 2));
-  const size = sizes.down(Math.min(above, model.lasting ?? above));
+  const size = sizes.down(Math.min(above, model.lasting));
   if (size === null || size <= top || size >= excluded) return null;
   return { ...closing(top, size), fresh: history.forks };
 }

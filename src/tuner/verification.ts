@@ -55,9 +55,10 @@ export function belowFilledBudget({ history, model, sizes }: SearchState, alive:
   const { filledBudgetAt } = history;
   const last = history.all.at(-1);
   if (!alive || filledBudgetAt === null || last?.micro_batch !== filledBudgetAt) return null;
-  const brim = model.lasting === null ? BRIM : BRIM_BY_PIECES;
+  const isSeen = Number.isFinite(model.lasting);
+  const brim = isSeen ? BRIM_BY_PIECES : BRIM;
   const near = filledBudgetAt < SMALL ? nearEnoughTo(filledBudgetAt) : Math.floor((1 - brim) * filledBudgetAt);
-  const size = sizes.down(Math.min(model.lasting ?? near, filledBudgetAt <= TINY ? filledBudgetAt - 1 : near));
+  const size = sizes.down(Math.min(isSeen ? model.lasting : near, filledBudgetAt <= TINY ? filledBudgetAt - 1 : near));
   const isNear = filledBudgetAt <= closingSize(history.largestVerified ?? 0);
   if (
     size === null ||
