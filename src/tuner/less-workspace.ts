@@ -17,7 +17,8 @@ const PARTS = [0.98, 0.955, 0.93];
 export function withLessWorkspace({ history, model, sizes }: SearchState): NextSize | null {
   const { top, ceiling } = history;
   const { likely, possible, lower } = model;
-  if (!model.grown || top === null || likely === null || possible === null || lower === null) return null;
+  if (!model.grown || !model.flexible || top === null || likely === null || possible === null || lower === null)
+    return null;
   const same = history.forks ? SAME : SAME_FOR_A_START;
   // Peaks that workspace has filled the budget with rise no more, and promise what cannot be.
   const promised = Math.max(lower <= possible ? lower : 0, closingSize(top));

@@ -16,7 +16,7 @@ export interface CurvePoint {
   context: number;
   /** In use when a step starts; null if unknown. */
   resident: number | null;
-  /** What a step needs where libraries do with the least of workspace; null: not known. */
+  /** What a step needs where libraries do with the least of workspace; null: not known, or all that is allocated. */
   needed: number | null;
   /** Measured with gradients kept from one micro-batch to the next. */
   accumulating: boolean;
@@ -122,15 +122,18 @@ export class MemoryModel {
     const active = this.#active;
     this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
     this.grown = cached && grows;
-    const told = sameGradients(points).filter((r) => r.needed !== null);
+    // Where no library takes what it does without, all that was allocated is needed; that says more than the lines once the pieces were seen.
+    const needs = (r: CurvePoint): number | null =>
+      r.needed ?? (pieces === null || r.flexible || !r.phased ? null : Math.max(r.active, r.flat));
+    const told = sameGradients(points).filter((r) => needs(r) !== null);
     // Kernels are loaded when they are first used, so that what is held beside the allocator rises from size to size, and not in a line.
     const contexts = told.map((r) => r.context);
     const need = (some: readonly CurvePoint[], beside: number) =>
-      lineThrough(some, (r) => (r.needed as number) + beside);
+      lineThrough(some, (r) => (needs(r) as number) + beside);
     // At the least sizes the optimizer's step needs the most, whatever the size: from there on the line is none too steep.
     const bound = need(told, Math.min(...contexts));
     this.possible = bound && solve(bound, budgetBytes - (pieces ?? 0));
-    const clear = told.filter((r) => (r.needed as number) >= RISEN * r.flat);
+    const clear = told.filter((r) => (needs(r) as number) >= RISEN * r.flat);
     this.#context = Math.max(...contexts);
     this.#need = need(clear, this.#context);
     this.likely = this.likelyWithin(budgetBytes);
@@ -157,7 +160,7 @@ export class MemoryModel {
     return solve({ at: active.at, value, slope }, bytes);
   }
 
-  /** Largest size that is likely to do with so many bytes, if libraries do with the least of workspace; null: the need is not known. */
+  /** Largest size that is likely to do with so many bytes, given back what can be, and if libraries do with the least of workspace; null: the need is not known. */
   likelyWithin(bytes: number): number | null {
     const { pieces, budgetBytes } = this;
     const leftOver = Math.max(LEFT_OVER.bytes, LEFT_OVER.part * budgetBytes);

@@ -13,7 +13,7 @@ const AHEAD = 1.02;
 
 /** A size has failed: the next between it and the largest that fits. Where a new process takes it, it is proved by that alone. */
 export function narrow(state: SearchState, top: number, ceiling: number): NextSize {
-  const { history, model, perLaunch } = state;
+  const { history, model, sizes, perLaunch } = state;
   if (history.smallestFailing === null && model.lower !== null && model.lower >= ceiling) {
     // The bound is an earlier run's, who met more than a few steps: near enough below it is all there is to know.
     return { size: Math.ceil(0.98 * (ceiling - 1)), purpose: 'climb', why: `an earlier run could not take ${ceiling}` };
@@ -24,6 +24,15 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     why: `between ${top}, which fits, and ${ceiling}, which does not`,
   });
   const near = nearEnoughTo(ceiling);
+  const nearest = sizes.up(near);
+  // It ran, though not for good, and what lay in pieces tells that there is room a little below it.
+  if (
+    history.filledBudgetAt === ceiling &&
+    Number.isFinite(model.lasting) &&
+    near > top &&
+    (nearest ?? ceiling) < ceiling
+  )
+    return { ...between(1), size: nearest as number };
   const { parabola } = state;
   if (parabola) {
     if (top >= NEARBY * near && near > top) return { ...between(1), size: near };

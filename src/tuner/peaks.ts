@@ -17,8 +17,12 @@ const NOISE = 0.0002;
 export function peakBytes(peaks: Peaks): number | null {
   if (peaks.total_bytes !== null) return peaks.total_bytes;
   if (peaks.reserved_bytes) return peaks.reserved_bytes;
-  if (peaks.forward_backward_bytes === null) return null;
-  return Math.max(peaks.forward_backward_bytes, peaks.optimizer_bytes ?? 0);
+  return allocatedBytes(peaks);
+}
+
+/** The most that the framework allocated, in bytes; null: not told. */
+function allocatedBytes({ forward_backward_bytes: active, optimizer_bytes: optimizer }: Peaks): number | null {
+  return active === null ? null : Math.max(active, optimizer ?? 0);
 }
 
 /** By how much more than measured a loop that leaves memory behind will hold after LASTING steps, in bytes; 0: it has ended before. */
@@ -59,7 +63,8 @@ export function roomForPieces(pieces: number, most: number): number {
  * gives up. Null: either is not known.
  */
 export function leavesRoomForPieces(peaks: Peaks, budgetBytes: number, surely = false): boolean | null {
-  const { needed_bytes: needed = null, pieces_bytes: pieces = null, reserved_bytes: reserved } = peaks;
+  const { pieces_bytes: pieces = null, reserved_bytes: reserved } = peaks;
+  const needed = peaks.needed_bytes ?? allocatedBytes(peaks);
   const total = peakBytes(peaks);
   if (needed === null || pieces === null || reserved === null || total === null) return null;
   const most = budgetBytes - Math.max(0, total - reserved);
@@ -86,11 +91,11 @@ export function canGiveBack(o: Observation, budgetBytes: number): boolean {
   const leaves = leavesRoomForPieces(o.peaks, budgetBytes);
   if (leaves !== null) return leaves;
   if (o.workspaces_refused) return true;
-  const { forward_backward_bytes: active, optimizer_bytes: optimizer, reserved_bytes: reserved } = o.peaks;
-  const total = peakBytes(o.peaks);
-  if (active === null || total === null || !reserved) return true;
+  const { reserved_bytes: reserved } = o.peaks;
+  const [allocated, total] = [allocatedBytes(o.peaks), peakBytes(o.peaks)];
+  if (allocated === null || total === null || !reserved) return true;
   const context = Math.max(0, total - reserved);
-  return context + Math.max(active, optimizer ?? 0) + yetToCome(o) <= (1 - PIECES) * budgetBytes;
+  return context + allocated + yetToCome(o) <= (1 - PIECES) * budgetBytes;
 }
 
 /**

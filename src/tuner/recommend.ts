@@ -188,7 +188,7 @@ export function largestWithHeadroom(
   const bad = history.failingBelow(max);
   // Fits are not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
-  const byNeed = model.likelyWithin(limit);
+  const byNeed = withinNeed(model, limit);
   if (byNeed !== null && spent < 2) return choices.down(Math.min(byNeed, max, ...slow));
   // A size that was measured to leave too little is not predicted again.
   const tight = measured
@@ -241,7 +241,12 @@ function workspaceNote({ model, headroomPct }: Choice, size: number, limit: numb
 
 /** Whether a size takes no more than `limit`, but for workspace that libraries do without. */
 function needsNoMore(model: MemoryModel, size: number, limit: number): boolean {
-  return size <= (model.likelyWithin(limit) ?? 0);
+  return size <= (withinNeed(model, limit) ?? 0);
+}
+
+/** The largest size that does; null: the need is not known, or is all that is taken. */
+function withinNeed(model: MemoryModel, limit: number): number | null {
+  return model.flexible ? model.likelyWithin(limit) : null;
 }
 
 function notesOn({ max }: Choice, pick: number, good: number[], best: number): string[] {

@@ -9,9 +9,19 @@ const CONTEXT = 740 * MIB;
 /** Steps that a worker lets a probe take at most until the allocator has come to rest. */
 const MOST_STEPS = 30;
 
+/** An allocator that keeps what the hook reads from the history of torch's: the most that lay in pieces when its cache had been given back. */
+class Remembering extends CachingAllocator {
+  pieces: number | null = null;
+
+  override emptyCache(): void {
+    super.emptyCache();
+    if (this.expandable) this.pieces = Math.max(this.pieces ?? 0, this.reserved - this.allocated);
+  }
+}
+
 /** A training process: its allocator, and what it holds from step to step. */
 class Process {
-  readonly memory: CachingAllocator;
+  readonly memory: Remembering;
   /** Highest in forward and backward, in the optimizer's step, and when a step begins. */
   forwardBackward = 0;
   optimizer = 0;
@@ -23,7 +33,7 @@ class Process {
   #state: Block[] = [];
 
   constructor(model: Network | MemoryScript, limit: number, expandable: boolean) {
-    const memory = new CachingAllocator(limit, expandable);
+    const memory = new Remembering(limit, expandable);
     this.memory = memory;
     if ('unit' in model) {
       const stage = new Stage(memory, model);
@@ -150,6 +160,8 @@ function measure(process: Process, probe: Probe): Result {
       const [segments, before] = [memory.segments, memory.retries];
       process.step(probe.micro_batch);
       steps += 1;
+      // The hook's history begins after the first step.
+      if (steps === 1) memory.pieces = null;
       quiet = memory.segments === segments && memory.retries === before ? quiet + 1 : 0;
       if (steps > 1) retries += memory.retries - before;
     }
@@ -175,6 +187,7 @@ function measure(process: Process, probe: Probe): Result {
       reserved_bytes: memory.peakReserved,
       resident_bytes: process.resident,
       gradient_bytes: process.gradients,
+      pieces_bytes: memory.pieces,
     },
   };
 }

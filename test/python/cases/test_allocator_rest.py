@@ -173,6 +173,15 @@ class Needed(unittest.TestCase):
             self.assertEqual(needed.end(), (7 * self.MIB + 64, None))
             self.assertEqual(memory.asked, ["all", None])
 
+    def test_where_no_library_does_with_less_only_what_lies_in_pieces_is_told(self):
+        m = self.MIB
+        memory = Recorded([took(1, 64), took(2, 5 * m), gave(2, 5 * m), less(2 * m), took(3, m)])
+        needed = NeededMemory(memory.torch(), memory, memory)
+        with mock.patch.object(needed_memory, "may_do_with_less", lambda torch, modules: False):
+            needed.begin()
+        # Of 20 MiB that it held it gave back two; 7 and 64 bytes were allocated.
+        self.assertEqual(needed.end(), (None, 11 * m - 64))
+
     def test_what_a_probe_that_goes_on_needs_more_is_needed(self):
         m = self.MIB
         memory = Recorded([took(1, 5 * m)], then=[took(1, 3 * m), less(2 * m), took(2, m)])

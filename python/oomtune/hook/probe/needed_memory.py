@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ..watch.models import Modules
 
     Event = Mapping[str, Any]
-    #: The most that was allocated, but what was given back at once (None: not known), and the most that lay in pieces when the
-    #: allocator had given back what it could of segments that can grow (None: it never had to).
+    #: The most that was allocated, but what was given back at once (None: not known, or all of it), and the most that lay in pieces
+    #: when the allocator had given back what it could of segments that can grow (None: it never had to).
     Need = Tuple[Optional[int], Optional[int]]
 
 #: Bytes from which on something may be workspace; below, it makes no difference.
@@ -67,8 +67,10 @@ class NeededMemory:
         self._torch = torch
         self._memory = memory
         self._modules = modules
-        #: Whether there is a need to be known; None: not asked yet.
+        #: Whether what is needed and what lies in pieces can be told; None: not asked yet.
         self._applies: bool | None = None
+        #: A library may have been given more than it needs.
+        self._is_spared = False
         #: Bytes allocated and held at the beginning; None: it has not begun, or has ended.
         self._start: tuple[int, int] | None = None
         self._need: Need = (None, None)
@@ -76,7 +78,8 @@ class NeededMemory:
     def begin(self) -> None:
         """Nothing, where it has begun."""
         if self._applies is None:
-            self._applies = self._is_told_apart()
+            self._is_spared = may_do_with_less(self._torch, self._modules)
+            self._applies = self._can_be_told()
         if not self._applies or self._start is not None:
             return
         try:
@@ -86,14 +89,14 @@ class NeededMemory:
             return
         self._start = (self._memory.live() or 0, (self._memory.reserved() or (0, 0))[0])
 
-    def _is_told_apart(self) -> bool:
+    def _can_be_told(self) -> bool:
         """Recurrent layers need what cuDNN takes for them; a script that keeps a history keeps it for itself."""
         torch = self._torch
-        if not may_do_with_less(torch, self._modules) or self._modules.any_of(torch.nn.RNNBase):
+        if self._is_spared and self._modules.any_of(torch.nn.RNNBase):
             return False
         try:
             return not torch._C._cuda_isHistoryEnabled()
-        except AttributeError:  # before torch 2.1
+        except (AttributeError, RuntimeError):  # before torch 2.1, and without a driver
             return False
 
     def end(self) -> Need:
@@ -103,5 +106,7 @@ class NeededMemory:
             events: list[Event] = memory._snapshot()["device_traces"][self._torch.cuda.current_device()]
             memory._record_memory_history(enabled=None)
             if len(events) < MOST_EVENTS:
-                self._need = more_of(self._need, need_of(events, *start))
+                needed, pieces = need_of(events, *start)
+                # What no library took too much of is needed, given back at once or not.
+                self._need = more_of(self._need, (needed if self._is_spared else None, pieces))
         return self._need
