@@ -189,7 +189,8 @@ export function largestWithHeadroom(
   // Fits are not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
   const byNeed = withinNeed(model, limit);
-  if (byNeed !== null && spent < 2) return choices.down(Math.min(byNeed, max, ...slow));
+  // Once: what gives back its cache 3 per cent below that is likely to do so a little further down, too.
+  if (byNeed !== null && spent === 0) return choices.down(Math.min(byNeed, max, ...slow));
   // A size that was measured to leave too little is not predicted again.
   const tight = measured
     .filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0))
@@ -204,7 +205,7 @@ export function largestWithHeadroom(
   while (size !== null && low < size) {
     const middle = choices.up((low + size + 1) / 2) ?? size;
     const probe: number = Math.min(middle, size);
-    if ((model.peakAt(probe) ?? 0) <= limit) low = probe;
+    if ((model.peakAt(probe) ?? 0) <= (model.grown ? NEAR_LINE : 1) * limit) low = probe;
     else size = choices.down(probe - 1);
   }
   return low;

@@ -57,6 +57,8 @@ class Settings:
         #: A loop begins with its first batch, before its optimizer is made; without a loader with its first call of the model,
         #: whatever the script's files mention.
         self.at_call = self.probing and environ.get("OOMTUNE_AT_CALL") == "1"
+        #: So many loops over loaders, the first ones, train nothing: a script looks at a batch before its training.
+        self.skipped_loops = _count(environ, "OOMTUNE_SKIP_LOOPS") or 0
         #: With a loader's batch size the script's variables are set that hold it.
         self.sets_variables = self.probing and environ.get("OOMTUNE_SET_VARIABLES") == "1"
         #: The size that the command's own words have only foretells the limit.
@@ -100,6 +102,11 @@ class Settings:
     def wanted(self) -> int:
         """Samples that a batch of the script's loader shall have, before it is cut."""
         return max(1, (self.micro_batch or 1) * self.accumulation // self.own_accumulation)
+
+    @property
+    def keeps_batches(self) -> bool:
+        """The optimizer sees the script's own batches, however many samples each loader's have: nobody has asked for others."""
+        return self.own_batch is not None and self.own_batch == self.wanted
 
     @property
     def probing(self) -> bool:

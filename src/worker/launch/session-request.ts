@@ -27,6 +27,8 @@ export interface Hooking {
   atCall?: boolean;
   /** With a loader's batch size the script's variables are set that hold it. */
   setsVariables?: boolean;
+  /** So many loops over loaders, the first ones, train nothing. */
+  skippedLoops?: number;
   /** What argv has only foretells the limit: cuDNN need not try all of its algorithms for it. */
   foretells?: boolean;
   /** The script trains on a card that is not there, and the hook writes into the launch's folder what its steps allocate. */
@@ -73,6 +75,7 @@ export function hookEnvironment({ hook, env, dir }: SessionRequest, socket: stri
     OOMTUNE_HOOK_KNOBS: (hook.knobs ?? []).join(','),
     OOMTUNE_STEPS: String(hook.steps),
     ...Object.fromEntries(wishes.map(([, name]) => [name, '1'])),
+    ...(hook.skippedLoops ? { OOMTUNE_SKIP_LOOPS: String(hook.skippedLoops) } : {}),
     ...(hook.estimate ? { OOMTUNE_ESTIMATE: dir } : {}),
   };
 }

@@ -38,6 +38,12 @@ export class LoopFacts {
     this.samples ??= this.#partOf(loop?.samples ?? null);
   }
 
+  /** The loop was none of a training. */
+  forget(): void {
+    this.loop = null;
+    this.samples = null;
+  }
+
   /** Ranks share a data set. */
   #partOf(samples: number | null): number | null {
     return samples === null ? null : Math.ceil(samples / this.target.worldSize);

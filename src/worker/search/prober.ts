@@ -36,6 +36,9 @@ import {
 import { unheardDiagnosis, unheardRefusal } from './unheard.js';
 import type { Measurement } from './worst-rank.js';
 
+/** Loops that may end before anything is trained, until the search gives up. */
+const MOST_SKIPPED = 8;
+
 /** Runs the probes of a search, each in the live process if that suits, else in a new one. */
 export class Prober {
   readonly facts: LoopFacts;
@@ -159,6 +162,8 @@ export class Prober {
     this.#processes.spent = true;
     // A loop shorter than the search continues in another process.
     if (goodbye?.reason === 'loop_over' && this.#processes.used > 1) return this.measure(probe);
+    if (goodbye?.reason === 'other_loop' && (this.#processes.hook.skippedLoops ?? 0) < MOST_SKIPPED)
+      return this.#pastLook(probe);
     const atModel = goesToModel(this.target, session);
     if (atModel !== null) return this.#atModel(probe, atModel);
     // A second size may be the cause (an optimizer made for the first, say), so this is no verdict on the command, nor on the fork.
@@ -235,6 +240,16 @@ export class Prober {
       'out of memory at a batch of its own: sizes are set from the first call of its model on',
     );
     this.#processes.hook.atCall = true;
+    await this.close();
+    return this.measure(probe);
+  }
+
+  /** Repeats the probe in a start that leaves the loop alone which it has taken for the training's: others are then its own batch and samples. */
+  async #pastLook(probe: Probe): Promise<Observation> {
+    this.deps.log.info({ probe }, 'a loop over a loader ended before anything was trained: the next one is taken');
+    const { hook } = this.#processes;
+    hook.skippedLoops = (hook.skippedLoops ?? 0) + 1;
+    this.facts.forget();
     await this.close();
     return this.measure(probe);
   }

@@ -201,10 +201,11 @@ class ApplyController:
     def _sizes(self, loader: Loader, leading: bool) -> tuple[int, int]:
         """(samples of one of the user's batches, samples of a micro-batch)"""
         wanted = max(1, self._micro * self._accumulation // self._accumulator.own_accumulation)
-        if leading:
-            return wanted, self._micro
         own = self._early.own_batch(loader)
-        if own is None or not self._own:
+        if self._hook.settings.keeps_batches:
+            # A loader that is gone over before or after the one that a search has seen may have smaller or larger batches.
+            wanted = self._own or wanted
+        if leading or own is None or not self._own:
             return wanted, self._micro
         scaled = max(1, round(wanted * own / self._own))
         return scaled, max(1, -(-scaled * self._micro // wanted))

@@ -68,6 +68,8 @@ class FirstSteps:
         #: Batches that loaders have yielded, by the identity of their sampler.
         self._batches: dict[int, int] = {}
         self._key = 0
+        #: The iterator of its latest batch; None: there was none.
+        self._iterator: Callable[[], Any] | None = None
         self._backwards = 0
         self._steps = 0
         #: Batches, backward passes and seconds at the end of the first step.
@@ -95,7 +97,7 @@ class FirstSteps:
         def __next__(self: Any) -> Any:
             batch = original(self)
             if watch.counting:
-                watch._count_batch(self._index_sampler)
+                watch._count_batch(self)
             return batch
 
         kind.__next__ = __next__
@@ -113,15 +115,19 @@ class FirstSteps:
     def counting(self) -> bool:
         return self._steps < MARKS[-1]
 
-    def _count_batch(self, sampler: Any) -> None:
+    def _count_batch(self, iterator: Any) -> None:
+        sampler = iterator._index_sampler
         key = id(sampler)
         if self._sampler is None or (key == self._key and self._sampler() is sampler):
             self._batches[key] = self._batches.get(key, 0) + 1
+            self._iterator = weakref.ref(iterator)
 
     # -- called by the controller
 
     def loop_begins(self, loader: Loader) -> None:
-        if self._sampler is not None or not self.counting:
+        # A loop that has ended without a backward pass only looked at a batch or so.
+        ended = self._backwards == 0 and self._iterator is not None and self._iterator() is None
+        if not self.counting or not (self._sampler is None or ended):
             return
         if self._hook.phase == "train":
             self._take(loader)

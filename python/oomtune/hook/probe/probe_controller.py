@@ -58,6 +58,10 @@ class ProbeController:
         self._candidates = LoopCandidates(instrumentation, self._factories.knows)
         self._iterator: weakref.ref[LoaderIterator] | None = None
         self._leading = LeadingLoader()
+        #: Loops that are still to be left alone: in the process before they turned out to be no training.
+        self._skipped = self._hook.settings.skipped_loops
+        #: A backward pass was made since the training loop seemed to begin.
+        self._trains = False
         self._requesting_thread: int | None = None
         #: Another thread than the training one asks for the batches, ahead of it.
         self._prefetching = False
@@ -81,7 +85,11 @@ class ProbeController:
     def supplies(self, iterator: LoaderIterator) -> bool:
         if self.state == "released" or self._call_resizer.on:
             return False
-        return self._candidates.supplies(iterator.loader, self.state == "probing")
+        supplies = self._candidates.supplies(iterator.loader, self.state == "probing")
+        if supplies and self.state == "waiting" and self._skipped > 0:
+            self._skipped -= 1
+            return False  # its own batches, from now on
+        return supplies
 
     def next(self, iterator: LoaderIterator) -> Any:
         if self.state == "waiting":
@@ -137,6 +145,7 @@ class ProbeController:
     # -- called by the watchers of optimizers and backward passes
 
     def before_backward(self) -> None:
+        self._trains = True
         self._call_resizer.backward()
         self._rewind.loop_continues()
         if self._accumulator.own_accumulation > 1 and self._loop_may_end():
@@ -314,6 +323,7 @@ class ProbeController:
         self._iterations.batch_requested()
         self.past_end = iterator.past_end
         self._requesting_thread = threading.get_ident()
+        self._check_is_training(iterator)
         if not self._leading.batch_requested(iterator.loader):
             return
         self._rewind.batch_requested()
@@ -389,6 +399,16 @@ class ProbeController:
             )
             if reason is not None:
                 self._hook.stop_unsuitable(reason)
+
+    def _check_is_training(self, iterator: LoaderIterator) -> None:
+        """Ends the process if another loop begins, and the one before has ended without a backward pass: it only looked at a batch or
+        so, and what was told of its loader, and asked for, was of no training."""
+        leader = self._leading.loader()
+        before = None if self._iterator is None else self._iterator()
+        ended = before is None or before.finished
+        if leader is not None and leader is not iterator.loader and ended and not self._trains:
+            self._hook.goodbye("other_loop", "a loop over a loader ended before anything was trained, and another one began")
+            self._hook.exit_process(0)
 
     def _check_idle(self, iterator: LoaderIterator) -> None:
         self._check_suitable()

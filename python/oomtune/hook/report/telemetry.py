@@ -64,7 +64,8 @@ class Telemetry:
             self._evaluating = False
             self._hook.phase = "train"
             self.loop_end.began()
-            self._batch = self._batch or own_batch(loader)
+            if self._steps == 0:  # a loop before it may have looked at a batch only
+                self._batch = own_batch(loader) or self._batch
             tensors = getattr(loader.dataset, "tensors", ())
             if any(getattr(tensor, "is_cuda", False) for tensor in tensors):
                 self.warn("dataset_on_device", "The data set lies on the device and takes memory from the training.")
