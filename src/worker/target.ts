@@ -112,7 +112,8 @@ export class Target {
     const { micro_batch, accumulation } = plan.carriers;
     const { gpus, effectiveBatch, cut } = this.request.options;
     const several = (plan.worldSize ?? gpus) > 1;
-    const whole = plan.inner.preset?.whole_batches && effectiveBatch === null && cut !== 'loader';
+    const wished = plan.inner.preset?.whole_batches || cut === 'model';
+    const whole = wished && effectiveBatch === null && cut !== 'loader';
     const differs = accumulation === 'hook' || (accumulation === 'preset' && whole);
     if (!this.hook || several || micro_batch !== 'preset' || !differs) return plan;
     return cutByHook(plan);

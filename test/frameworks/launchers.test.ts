@@ -6,6 +6,13 @@ trainsAsItIs(
   [
     { script: 'accelerate_loop', own: 2048, accumulation: 2, budget: '120MiB' },
     {
+      script: 'accelerate_flags',
+      args: ['--train_batch_size', '2048'],
+      own: 2048,
+      budget: '120MiB',
+      flag: '--train_batch_size ',
+    },
+    {
       script: 'accelerate_launch',
       console: 'accelerate',
       args: `launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no accelerate_loop.py`.split(

@@ -107,6 +107,18 @@ describe('a batch that flags cut', () => {
     expect(JSON.parse(seen.at(-1) as string)).toMatchObject({ batch: 8, accumulation: 1 });
   });
 
+  it('is cut at the model where that is asked for, whatever the flags could do', async () => {
+    const words = ['run_clm.py', '--per_device_train_batch_size', '8', '--output_dir', 'out'];
+    const { report } = await run([python, ...words], {
+      ...{ cwd: join(cwd, 'hf-trainer'), env: [`PYTHONPATH=${cwd}`], maxBatch: 4, cut: 'model' },
+    });
+    expect(report).toMatchObject({ config: { micro_batch: 4, accumulation: 2 }, cut: { cut: 'model' } });
+    const seen = readFileSync(join(cwd, 'hf-trainer', 'seen'), 'utf8')
+      .trim()
+      .split('\n');
+    expect(JSON.parse(seen.at(-1) as string)).toMatchObject({ batch: 8, accumulation: 1 });
+  });
+
   it.each([
     ['off', ['train.py'], [/trains in bf16 by itself; --amp off has it train in float32/]],
     ['auto', ['train.py'], []],

@@ -194,6 +194,8 @@ export class FirstRun {
   async #recorded(config: Config, observation: Observation, packs: boolean): Promise<void> {
     const { launches, deps, journal, target } = this;
     this.config = config;
+    // What a smaller size of it keeps.
+    target.own.microBatch ??= observation.micro_batch;
     journal.push(observation);
     const last = launches.findLast(({ purpose }) => purpose === 'run');
     if (last !== undefined) last.config = config;

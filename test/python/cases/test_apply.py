@@ -10,6 +10,27 @@ from support import FIXTURES, environment, run, start
 TOLERANCE = 1e-5
 
 
+#: A loader after another, each with batches of its own.
+GROWING = """
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(90, 4), torch.randn(90, 2))
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+steps = 0
+for size in (4, 16, 32):
+    for x, y in DataLoader(data, batch_size=size, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+        steps += 1
+torch.save({'steps': steps, **model.state_dict()}, sys.argv[1])
+"""
+
+
 def weights(folder, name, **env):
     target = os.path.join(folder, name)
     result = run("equivalence.py", "apply", arguments=[target], **env)
@@ -89,6 +110,27 @@ class Equivalence(unittest.TestCase):
             for case in self.bare:
                 with self.subTest(case, micro=micro):
                     self.assert_same(case, tuned)
+
+
+class Loaders(unittest.TestCase):
+    def saved(self, mode, **env):
+        with tempfile.TemporaryDirectory() as folder:
+            target = os.path.join(folder, "weights")
+            result = run(GROWING, mode, arguments=[target], **env)
+            self.assertEqual(result.status, 0, result.errors)
+            return torch.load(target)
+
+    def test_each_keeps_its_own_batches_where_nobody_asks_for_others(self):
+        bare = self.saved("apply")
+        knobs = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 2, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
+        for cut in ("model", "loader"):
+            tuned = self.saved("apply", OOMTUNE_CUT=cut, OOMTUNE_OWN_BATCH=4, **knobs)
+            # Cut at the loader, the loop goes round for each micro-batch.
+            self.assertEqual(tuned.pop("steps"), bare["steps"] if cut == "model" else 135)
+            for name, value in tuned.items():
+                self.assertLess((value - bare[name]).norm().item(), TOLERANCE, name)
+        # Another effective batch was asked for.
+        self.assertGreater(self.saved("apply", OOMTUNE_OWN_BATCH=8, **knobs)["steps"], bare["steps"])
 
 
 if __name__ == "__main__":

@@ -83,6 +83,15 @@ class OwnBatch(unittest.TestCase):
     def test_of_a_loop_without_a_loader(self):
         self.assertEqual(self.batch("x = torch.randn(20, 4)"), 20)
 
+    def test_of_a_loop_that_only_looks_at_a_batch_it_is_not(self):
+        loader = "torch.utils.data.DataLoader(torch.randn(40, 4), batch_size=%d)"
+        peek = "valid = " + loader % 10 + "\nfor x in valid: break\n"
+        result = run(
+            LOOP.replace("for step in range(3):", "for x in %s:" % (loader % 8)) % peek, "apply", OOMTUNE_WATCH=1
+        )
+        self.assertEqual(result.status, 0, result.errors)
+        self.assertEqual((result.of("loop")[-1]["own_batch"], result.of("measured")[-1]["micro_batch"]), (8, 8))
+
     def test_a_call_of_one_row_counts_if_a_backward_pass_follows(self):
         self.assertEqual(self.batch("x = torch.randn(20, 4); model(x[:1])"), 20)
         self.assertEqual(self.batch("x = torch.randn(1, 4)"), 1)

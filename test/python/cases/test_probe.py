@@ -135,12 +135,18 @@ for x, y in DataLoader(Rows(), batch_size=8, num_workers=%d):
         )
         self.assert_driven(result)
 
-    def test_statistics_with_gradients_on_are_given_up(self):
-        result = self.drive(
-            "total = sum(float(x.sum()) for x, _ in DataLoader(data, batch_size=1, sampler=list(range(40))))\n"
-            "for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
-        )
-        self.assert_driven(result)
+    def test_a_loop_that_ends_before_anything_is_trained_is_no_training_loop(self):
+        look = "valid = DataLoader(data, batch_size=10)\nfor _ in valid: break\n"
+        statistics = "total = sum(float(x.sum()) for x, _ in DataLoader(data, batch_size=1, sampler=list(range(40))))\n"
+        train = "for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
+        for before in (look, statistics):
+            result = self.drive("note('start')\n" + before + train)
+            self.assertEqual((result.status, result.one("goodbye")["reason"]), (0, "other_loop"), result.errors)
+            self.assertEqual(self.sizes(), [])
+            # The next process leaves the first loop alone.
+            result = self.drive(before + train, OOMTUNE_SKIP_LOOPS=1)
+            self.assert_driven(result)
+            self.assertEqual(result.one("loop")["own_batch"], 8)
 
     def test_validation_that_looks_like_training_is_given_up(self):
         result = self.drive(

@@ -217,6 +217,13 @@ class Entries(unittest.TestCase):
         self.assertNotIn("--cut loader", result.errors)
         result = run(contrast, "apply", OOMTUNE_OWN_BATCH=16, OOMTUNE_CUT="model", **knobs)
         self.assertEqual(result.status, 0, result.errors)
+        # Nor is a mean over what counts one over the samples, if only some of them have less of it.
+        masked = "(lambda counts: ((self.net(batch[0]) - batch[1]) ** 2 * counts).sum() / counts.sum())(batch[1] != 0)"
+        masked = LIGHTNING.replace(mean, masked + "\n    def validation").replace("batch_size=16", "batch_size=32") % 1
+        masked = masked.replace("net =", "data.tensors[1][7::9] = 0\nnet =", 1)
+        knobs.update(OOMTUNE_MICRO_BATCH=16, OOMTUNE_ACCUMULATION=2)
+        result = run(masked, "apply", OOMTUNE_OWN_BATCH=32, **knobs)
+        self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "at_model"), result.errors)
 
     @needs("keras")
     def test_keras(self):
@@ -329,10 +336,51 @@ class Entries(unittest.TestCase):
         )
         self.drive(run, parts.replace(loader, "Plain()"), 1)
 
-    def assert_at_model(self, run, script, why, micro=2):
+    @needs("lightning")
+    def test_lightning_where_the_script_counts_on_whole_batches(self):
+        run = functools.partial(support.run, imported=("lightning",))
+        average = (
+            "class Average(lightning.Callback):\n    def on_train_batch_end(self, *_): net[0].weight.data.mul_(0.999)\n"
+        )
+        script = LIGHTNING.replace("trainer =", average + "trainer =")
+        averaged = script.replace("Trainer(", "Trainer(callbacks=[Average()], ")
+        why = "Average.on_train_batch_end() is to be called once for each batch"
+        self.assert_at_model(run, averaged % 1, why, 4)
+        of_model = LIGHTNING.replace("    def configure", "    def on_after_backward(self): pass\n    def configure")
+        why = "Model.on_after_backward() is to be called once for each batch"
+        self.assert_at_model(run, of_model % 1, why, 4)
+        scheduler = "lightning.pytorch.callbacks.GradientAccumulationScheduler({0: 2, 2: 1})"
+        scheduled = LIGHTNING.replace("Trainer(", "Trainer(callbacks=[%s], " % scheduler) % 1
+        why = "GradientAccumulationScheduler sets how many batches Lightning accumulates"
+        self.assert_at_model(run, scheduled, why, 4, own=2)
+
+    @needs("lightning")
+    def test_a_last_smaller_batch_counts_as_much_as_others_where_the_script_accumulates(self):
+        run = functools.partial(support.run, imported=("lightning",))
+        why = "Lightning is to accumulate 2 batches, and the last one of a pass is smaller"
+        self.assert_at_model(run, LIGHTNING % 2, why, 4, own=2)
+
+    def test_a_batch_that_was_edited_is_not_made_what_it_was(self):
+        for name, script, now, before in (("lightning", LIGHTNING, 16, 8), ("transformers", TRAINER, 8, 16)):
+            if importlib.util.find_spec(name) is None:
+                continue
+            run = functools.partial(support.run, imported=(name,))
+            env = {"OOMTUNE_MICRO_BATCH": 4, "OOMTUNE_ACCUMULATION": before // 4, "OOMTUNE_OWN_BATCH": before}
+            env["OOMTUNE_HOOK_KNOBS"] = "micro_batch,accumulation"
+            result = run(script % 1, "apply", **env)
+            self.assertEqual((result.status, result.one("goodbye")["reason"]), (1, "at_model"), result.errors)
+            why = "the script's batch has %d samples, and %d were known" % (now, before)
+            self.assertIn(why, result.one("goodbye")["message"])
+            bare = self.weights(run, script % 1)
+            whole = self.weights(run, script % 1, OOMTUNE_CUT="whole", **env)
+            for key, value in bare.items():
+                self.assertLess((value - whole[key]).norm().item(), 1e-5 * max(1, value.norm().item()), key)
+
+    def assert_at_model(self, run, script, why, micro=2, own=1):
         env = {
             "OOMTUNE_MICRO_BATCH": micro,
-            "OOMTUNE_ACCUMULATION": 4,
+            "OOMTUNE_ACCUMULATION": 4 * own,
+            "OOMTUNE_OWN_ACCUMULATION": own,
             "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation",
         }
         result = run(script, "apply", OOMTUNE_OWN_BATCH=4 * micro, **env)

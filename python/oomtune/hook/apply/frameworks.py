@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 #: Packages whose trainers are taken at their word: a loss of theirs that is no module's is not looked at.
 MAKERS = ("transformers", "trl", "sentence_transformers")
+#: Lightning's own packages, and what it calls once for each batch that it takes from a loader.
+LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
+ONCE_A_BATCH = ("on_train_batch_start", "on_train_batch_end", "on_before_backward", "on_after_backward")
 #: More optimizer steps or epochs than any probe makes.
 NEVER = 10**6
 
@@ -37,12 +40,30 @@ def transformers_arguments(hook: Hook, module: ModuleType) -> None:
         hook.entry = "trainer"
         hook.accumulates = "transformers"
         hook.trainer_accumulation = int(getattr(self, "gradient_accumulation_steps", 1) or 1)
+        _check_batch(hook, _whole_batch(hook, self))
         if hook.settings.spares:
             hook.trainer_arguments.append(self)
         _set(self, _trainer_settings(hook, hook.trainer_accumulation))
         return original(self, *args, **kwargs)
 
     kind.__post_init__ = __post_init__
+
+
+def _whole_batch(hook: Hook, arguments: Any) -> int | None:
+    """Samples of a batch by the script's TrainingArguments; None: its devices share one, or it has none."""
+    instrumentation = hook.instrumentation
+    shared = instrumentation is None or instrumentation.torch.cuda.device_count() > 1
+    return None if shared else getattr(arguments, "per_device_train_batch_size", None)
+
+
+def _check_batch(hook: Hook, batch: int | None, made: int | None = None) -> None:
+    """Ends the process if the script's batch is another by now than the one whose accumulation is known (it was edited, say), and nobody
+    has asked for that: at the model's call each batch is cut as it comes. `made`: the size that a loader has been given here before."""
+    settings = hook.settings
+    if settings.searching or "micro_batch" not in settings.knobs or hook.cut_choice()[0] != "loader":
+        return
+    if settings.keeps_batches and batch is not None and batch not in (settings.own_batch, made):
+        hook.stop_at_model("the script's batch has %d samples, and %d were known" % (batch, settings.own_batch or 0))
 
 
 def transformers_trainer(hook: Hook, module: ModuleType) -> None:
@@ -160,7 +181,7 @@ def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:
         if cuts:
             chosen["per_device_train_batch_size"] = settings.micro_batch
             chosen["gradient_accumulation_steps"] = settings.accumulation
-        else:
+        elif not settings.keeps_batches:
             group = settings.micro_batch * settings.accumulation
             chosen["per_device_train_batch_size"] = max(1, group // own)
     if "amp" in settings.knobs:
@@ -197,6 +218,8 @@ def lightning_trainer(hook: Hook, module: ModuleType) -> None:
         if settings.rehearses:
             _rehearsed(self, max(3, settings.steps) * own)
         if "micro_batch" in settings.knobs and automatic:
+            if settings.accumulation > own and hook.cut_choice()[0] == "loader":
+                _check_calls_once_a_batch(hook, self, model)
             # Lightning counts the loader's batches when it takes it: they must have their size before.
             import importlib
 
@@ -234,6 +257,26 @@ def _look_at_steps(hook: Hook, trainer: Any, model: Module) -> None:
     strategy.training_step = training_step
 
 
+def _check_calls_once_a_batch(hook: Hook, trainer: Any, model: Module) -> None:
+    """Ends the process if the script counts on whole batches: the next one cuts at the model's call, where Lightning sees them."""
+    for one in (model, *trainer.callbacks):
+        if type(one).__name__ == "GradientAccumulationScheduler":
+            hook.stop_at_model("GradientAccumulationScheduler sets how many batches Lightning accumulates")
+        for name in ONCE_A_BATCH:
+            if _overrides(type(one), name):
+                hook.stop_at_model("%s.%s() is to be called once for each batch" % (type(one).__name__, name))
+
+
+def _overrides(kind: type[Any], name: str) -> bool:
+    """Whether a class that is none of Lightning's own has a method of this name, by itself or by one like it."""
+    for base in kind.__mro__:
+        if base.__module__.split(".")[0] in LIGHTNING:
+            return False
+        if name in vars(base):
+            return True
+    return False
+
+
 def _count_parts(trainer: Any, parts: int) -> None:
     """Scales limits that the script gave in its own batches: Lightning now sees each batch in `parts` parts."""
     for name in ("limit_train_batches", "val_check_interval"):
@@ -261,23 +304,32 @@ def _rebatch_training(hook: Hook, own: int, kind: type[Any], plain: bool) -> Non
 
 def _resize(hook: Hook, framework: str, own: int, given: Any, made: int | None = None, plain: bool = False) -> None:
     """Has the training's loaders yield what the framework adds up: micro-batches, or whole batches where they are cut at the model's
-    call. `own`: the script's own accumulation. `made`: the size of batches that a framework has set itself which weighs their losses by
+    call, which are mostly the script's own. `own`: the script's own accumulation. `made`: the size of batches that a framework has set itself which weighs their losses by
     their items. Ends the process where it would add up others than the script's: larger ones, or of its last batch another part."""
     assert hook.instrumentation is not None
     torch, settings = hook.instrumentation.torch, hook.settings
     micro = settings.micro_batch or 1
     group = micro * settings.accumulation
     at_model = hook.cut_choice()[0] == "model"
+    if at_model and settings.keeps_batches:
+        return
     if at_model:
         group = micro = max(1, group // own)
     loaders = _loaders(torch.utils.data.DataLoader, given)
     for loader in loaders:
+        if made is None:
+            _check_batch(hook, own_batch(loader), micro)
         if loader.batch_sampler is not None and (drops_last(loader) or own_batch(loader) not in (micro, made)):
             rebatch(torch, loader, group, micro, plain)
     if at_model or settings.accumulation <= own:
         return
     if not loaders or any(loader.batch_sampler is None for loader in loaders):
         hook.stop_at_model("the script's loader makes batches that %s cannot have smaller" % framework)
+    if made is None and any(
+        (drawn_count(loader) or 0) % (group // own) and not drops_last(loader) for loader in loaders if own > 1
+    ):
+        # Each of the script's batches counts alike then, however few samples the last one has.
+        hook.stop_at_model("%s is to accumulate %d batches, and the last one of a pass is smaller" % (framework, own))
     if any(drawn_count(loader) is None and (made is None or drops_last(loader)) for loader in loaders):
         hook.stop_at_model("how many samples the last batch of the script's stream has is not known before")
 

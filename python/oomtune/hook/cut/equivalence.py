@@ -85,7 +85,7 @@ class EquivalenceCheck:
         """Whether the module makes a loss of its own that compares the samples. Raises Mismatch."""
         # Three and two: such a loss may ask for two at least. Not two and two: the logarithm of four, with which a contrast of four
         # begins, is twice that of two, as if it were a sum.
-        return self._compare(list(range(min(5, self._dims.count)))).compares_samples(self._reductions)
+        return self._compare(self._unlike_rows(5)).compares_samples(self._reductions)
 
     def check_untouched(self) -> None:
         """Raises Uncuttable if a forward pass moves a generator or changes a buffer or an attribute."""
@@ -202,6 +202,20 @@ class EquivalenceCheck:
             values.fill_(reduction.ignored)
             values[:kept] = counted if len(counted) else reduction.ignored
         return leaves
+
+    def _unlike_rows(self, most: int) -> list[int]:
+        """So many samples, in order, among them those that differ the most: a mean over tokens is one over samples as long as all are of
+        one length, which may be a whole number or show in what is zero (padding, a mask)."""
+        torch, found = self._torch, self._chosen_rows()
+        for leaf, dim in zip(self._leaves, self._dims.dims):
+            if dim is None or not isinstance(leaf, torch.Tensor) or leaf.is_sparse or not leaf.numel():
+                continue
+            each = leaf.detach().movedim(dim, 0).reshape(self._dims.count, -1)
+            figures = (each == 0) if each.is_floating_point() or each.is_complex() else each
+            sums = figures.double().sum(1)
+            found += [int(sums.argmin()), int(sums.argmax())]
+        rows = list(dict.fromkeys([*found, *range(self._dims.count)]))
+        return sorted(rows[:most])
 
     def _chosen_rows(self) -> list[int]:
         """Two or three samples on which the reductions differ as much as possible, in the order in which they are in the batch: a

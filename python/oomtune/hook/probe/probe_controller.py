@@ -14,7 +14,7 @@ import weakref
 from ..apply.knobs import RungKnobs
 from ..report.exceptions import caught_oom_message
 from ..report.training_loop import describe
-from ..watch.loader import own_batch
+from ..watch.loader import own_batch, sample_count
 from .batch_factories import BatchFactories
 from .batch_factory import UnsuitableLoader
 from .batch_size_variables import BatchSizeVariables
@@ -60,7 +60,9 @@ class ProbeController:
         self._leading = LeadingLoader()
         #: Loops that are still to be left alone: in the process before they turned out to be no training.
         self._skipped = self._hook.settings.skipped_loops
-        #: A backward pass was made since the training loop seemed to begin.
+        #: The batch size of the loader of the loop that seems to train, and the samples of its data set.
+        self._told: tuple[int | None, int | None] = (None, None)
+        #: A backward pass was made since that loop began.
         self._trains = False
         self._requesting_thread: int | None = None
         #: Another thread than the training one asks for the batches, ahead of it.
@@ -259,9 +261,10 @@ class ProbeController:
 
     def _describe(self, iterator: LoaderIterator) -> None:
         hook = self._hook
+        own = own_batch(iterator.loader)
+        self._told = (own, sample_count(iterator.loader))
         try:
             factory = self._factories.factory(iterator)
-            own = own_batch(iterator.loader)
             if hook.settings.sets_variables and own is not None:
                 self._variables = BatchSizeVariables(own, sys._getframe())
             hook.connection.send(
@@ -402,13 +405,19 @@ class ProbeController:
 
     def _check_is_training(self, iterator: LoaderIterator) -> None:
         """Ends the process if another loop begins, and the one before has ended without a backward pass: it only looked at a batch or
-        so, and what was told of its loader, and asked for, was of no training."""
-        leader = self._leading.loader()
-        before = None if self._iterator is None else self._iterator()
-        ended = before is None or before.finished
-        if leader is not None and leader is not iterator.loader and ended and not self._trains:
-            self._hook.goodbye("other_loop", "a loop over a loader ended before anything was trained, and another one began")
+        so, and what was told of its loader is not true of the training's."""
+        if self._trains or self._iterator is None:
+            return
+        before, loader = self._iterator(), iterator.loader
+        if before is iterator or (before is not None and not before.finished):
+            return
+        if self._told != (own_batch(loader), sample_count(loader)):
+            self._hook.goodbye(
+                "other_loop", "a loop over a loader ended before anything was trained, and another one began"
+            )
             self._hook.exit_process(0)
+        if not self._leading.is_leading(loader):
+            self._leading = LeadingLoader()
 
     def _check_idle(self, iterator: LoaderIterator) -> None:
         self._check_suitable()
