@@ -99,6 +99,49 @@ class Order(CutCase):
         self.same(Viewing, loss, words())
         self.same(net, lambda m, x: m(x).pow(2).mean(), lambda: rows().t().contiguous().t())
 
+    def test_outputs_lie_in_memory_as_those_of_the_whole_batch(self):
+        def noisy(model, x):
+            found = model(x)
+            seen.append(found.stride())
+            return (found + torch.randn_like(found)).pow(2).mean()
+
+        for micro in (16, 1):
+            for make, inputs in ((Encoder, images), (TimeFirst, rows), (Expanded, rows)):
+                seen = []
+                self.same(make, noisy, inputs, micro)
+                self.assertEqual(seen[:3], seen[3:])
+            self.same(TimeFirst, lambda m, x: m(x).transpose(0, 1).view(-1, 4).pow(2).mean(), rows, micro)
+
+    def test_outputs_can_be_written_to(self):
+        def written(model, x):
+            found = model(x)
+            found += 1
+            return found.relu_().pow(2).mean()
+
+        self.same(Encoder, written, images)
+        self.same(net, written, rows)
+
+    def test_inputs_lie_in_memory_as_in_the_whole_batch(self):
+        class Viewing(nn.Linear):
+            def forward(self, x):
+                return super().forward(x.transpose(0, 1).view(-1, 8)).view(TOKENS, -1, 4).transpose(0, 1)
+
+        make, inputs = lambda: Viewing(8, 4), lambda: torch.randn(TOKENS, 64, 8).transpose(0, 1)
+        for micro in (16, 1):
+            self.same(make, lambda m, x: m(x).pow(2).mean(), inputs, micro)
+
+    def test_gradients_of_inputs_lie_in_memory_as_those_of_the_whole_batch(self):
+        def penalty(model, x):
+            again = len(seen) % 2 > 0
+            x = (x * 1).requires_grad_()
+            (found,) = torch.autograd.grad(model(x).pow(2).sum(), x, create_graph=again)
+            seen.append(found.stride())
+            return model(x).mean() + (found * torch.randn_like(found)).sum() * 0.01
+
+        seen = []
+        self.same(Encoder, penalty, images, steps=4)
+        self.assertEqual(seen[:4], seen[4:])
+
     def test_packed_sequences_which_the_script_has_sorted(self):
         def sorted_by_length():
             lengths = torch.randint(3, 20, (64,)).sort(descending=True)[0]
@@ -122,6 +165,41 @@ class Order(CutCase):
         same = lambda m, x: nn.functional.cross_entropy(m(x), torch.randint(WORDS, (64 * TOKENS,)))  # noqa: E731
         self.refused("too much alike to see which rows", make, same, lambda: torch.zeros(TOKENS, 64, dtype=torch.long))
         self.same(make, same, lambda: torch.randint(WORDS, (TOKENS, 64)))
+
+
+def images():
+    return torch.randn(64, 3, 4, 5)
+
+
+class Encoder(nn.Module):
+    """Its output has the channels last in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+
+    def forward(self, x):
+        return self.layer(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class TimeFirst(nn.Module):
+    """The batch comes first, and time does in memory, as of a recurrent network: for one sample there is no difference to be seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 4)
+
+    def forward(self, x):
+        return self.layer(x.view(-1, 4, 2).transpose(0, 1).contiguous()).transpose(0, 1).tanh()
+
+
+class Expanded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.layer(x).unsqueeze(1).expand(-1, 3, -1) * 1
 
 
 class Packed(nn.Module):

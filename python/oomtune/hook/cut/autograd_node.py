@@ -72,7 +72,7 @@ def _function(torch: Torch) -> Any:
                     "Trying to backward through the graph a second time: specify retain_graph=True where the graph is needed again."
                 )
             again = torch.is_grad_enabled()
-            found = node(Derivative(torch, Values(call), wanted)) if again else call.backward(wanted)
+            found = node(Derivative(torch, Values(torch, call), wanted)) if again else call.backward(wanted)
             asked = [number for number in ctx.numbers if ctx.differentiable[number]]
             if all(wanted[number] is not None for number in asked) and not keeps_graph():
                 ctx.call = None  # the script's loss holds this node until the next one is made, and would hold the batch so long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .memory_order import as_dense
 from .pytree import SampleList
 
 TYPE_CHECKING = False
@@ -34,7 +35,7 @@ class BatchDims:
         found = [self.part(leaf, dim, group) for leaf, dim in zip(leaves, self.dims)]
         if group.window is not None:
             for number in trimmed:
-                found[number] = found[number].narrow(1, *group.window).contiguous()
+                found[number] = as_dense(found[number].narrow(1, *group.window), found[number])
         return found
 
     def part(self, leaf: Any, dim: int | None, group: RowGroup) -> Any:
@@ -46,9 +47,8 @@ class BatchDims:
             if isinstance(rows, range):
                 return leaf.items[rows.start : rows.stop]
             return type(leaf.items)(leaf.items[row] for row in rows)
-        part = group.of(leaf, dim)
-        # As contiguous as the whole: cuDNN takes no other state, and view() not every other tensor.
-        return part.contiguous() if leaf.is_contiguous() else part
+        # As the whole is: cuDNN takes no other state, and view() not every other tensor.
+        return as_dense(group.of(leaf, dim), leaf)
 
 
 def split(count: int, most: int, even: bool, parts: int | None = None) -> list[Span]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from .memory_order import memory_order
 from .nearness import apart, near
 from .outputs import Concatenated, Constant, Shared, WeightedSum
 from .refusal import Mismatch, Uncuttable
@@ -123,6 +124,7 @@ class Comparison:
         if order.off > self._tolerance:
             raise Mismatch("what it returns for a sample depends on the other samples of the batch")
         self.undecided = self.undecided or order.undecided
+        order.best.order = memory_order(torch, whole)
         return order.best
 
     def _off(self, entry: Entry, order: Concatenated) -> float:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 
+from .memory_order import empty_whole, memory_order
 from .outputs import Concatenated, Constant, WeightedSum
 
 TYPE_CHECKING = False
@@ -25,8 +26,9 @@ class Rows:
     """A tensor with rows for each sample. `of(tensor, group)`: a micro-batch's; `put(total, group, value)` writes them."""
 
     def __init__(
-        self, of: Callable[[Tensor, RowGroup], Tensor], put: Callable[[Tensor, RowGroup, Tensor], None]
+        self, torch: Torch, of: Callable[[Tensor, RowGroup], Tensor], put: Callable[[Tensor, RowGroup, Tensor], None]
     ) -> None:
+        self._torch = torch
         self._of = of
         self._put = put
 
@@ -36,7 +38,8 @@ class Rows:
 
     def added(self, total: Tensor | None, value: Tensor, group: RowGroup, whole: Tensor) -> Tensor:
         """The gradient of the `whole`, with a micro-batch's."""
-        total = whole.new_zeros(whole.shape) if total is None else total
+        if total is None:
+            total = empty_whole(self._torch, value, whole.shape, memory_order(self._torch, whole)).zero_()
         self._put(total, group, value)
         return total
 
@@ -61,7 +64,8 @@ class Weight(Whole):
 class Values:
     """What a cut call returns, as a function of its inputs that learn and of its weights."""
 
-    def __init__(self, call: CutCall) -> None:
+    def __init__(self, torch: Torch, call: CutCall) -> None:
+        self._torch = torch
         self.call = call
         self.inputs: list[Tensor] = [*call.inputs, *call.plan.parameters]
         dims = [call.dims.dims[number] for number in call.numbers]
@@ -76,6 +80,7 @@ class Values:
     def _input(self, dim: int) -> Rows:
         dims = self.call.dims
         return Rows(
+            self._torch,
             lambda tensor, group: dims.part(tensor, dim, group),
             lambda total, group, value: group.put(total, dim, value),
         )
@@ -86,7 +91,7 @@ class Values:
         def put(total: Tensor, group: RowGroup, value: Tensor) -> None:
             join.put(call.unpadded(total, number, group), group, value)
 
-        return Rows(lambda tensor, group: call.given(tensor, number, join, group), put)
+        return Rows(self._torch, lambda tensor, group: call.given(tensor, number, join, group), put)
 
     def of(self, index: int, tensors: Sequence[Tensor]) -> Tensors:
         """Of one micro-batch, with its graph: its rows of an output, or its share of a sum; None: it has no part in it."""

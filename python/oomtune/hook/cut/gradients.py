@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+
+from .memory_order import empty_whole, memory_order
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterable, Sequence
@@ -38,7 +42,11 @@ class Gradients:
     ) -> None:
         """Runs one micro-batch backward: `gradients` of its `outputs`, to its `inputs`, which were cut along `dims`."""
         found: Sequence[Any]
+        #: By number of each input its gradient as it comes: `.grad` has the input's memory order.
+        came: dict[int, Tensor] = {}
         if self._by_backward:
+            for number, start in enumerate(inputs):
+                start.register_hook(functools.partial(came.__setitem__, number))
             self._plan.backward(outputs, gradients)
             found = [start.grad for start in inputs]
             for parameter in self._plan.parameters:
@@ -52,7 +60,7 @@ class Gradients:
                     self._add_parameter(number, gradient)
         for number, dim in enumerate(dims):
             if found[number] is not None:
-                self._add_input(number, found[number], dim, group)
+                self._add_input(number, found[number], dim, group, came.get(number, found[number]))
 
     def totals(self) -> MaybeTensors:
         """Gradients of the call's inputs that require them, followed by those of the parameters."""
@@ -76,13 +84,15 @@ class Gradients:
             parameter.grad = gradient
         self._hooks.__exit__()
 
-    def _add_input(self, number: int, gradient: Tensor, dim: int | None, group: RowGroup) -> None:
+    def _add_input(self, number: int, gradient: Tensor, dim: int | None, group: RowGroup, came: Tensor) -> None:
         total = self._inputs[number]
         if dim is None:
             self._inputs[number] = gradient if total is None else total + gradient
             return
         if total is None:
-            total = self._inputs[number] = self._torch.zeros_like(self._whole[number])
+            whole = self._whole[number]
+            known = memory_order(self._torch, whole)
+            total = self._inputs[number] = empty_whole(self._torch, came, whole.shape, known).zero_()
         group.put(total, dim, gradient)
 
     def _add_parameter(self, number: int, gradient: Tensor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from .memory_order import empty_whole
 from .refusal import Uncuttable
 from .row_group import RowGroup
 
@@ -27,6 +28,8 @@ class Concatenated:
         #: Rows of the output for each sample that follow one another.
         self.factor = factor
         self.blocks = blocks
+        #: The memory order of the output; None: unknown.
+        self.order: Sequence[int] | None = None
 
     def rows(self, samples: int) -> int:
         """Rows of the output for so many samples."""
@@ -130,9 +133,9 @@ class Outputs:
             shape = list(leaf.shape)
             shape[join.dim] = join.rows(self._dims.count)
             if shortened is None:
-                return leaf.new_empty(shape)
+                return empty_whole(self._torch, leaf, shape, join.order)
             shape[shortened] = self._width
-            return leaf.new_zeros(shape)
+            return empty_whole(self._torch, leaf, shape, join.order).zero_()
         if isinstance(join, WeightedSum):
             return self._torch.zeros_like(leaf) if isinstance(leaf, self._torch.Tensor) else 0.0
         return leaf
