@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Loop } from '../../src/contract/hook.js';
 import type { Observation } from '../../src/contract/measurement.js';
 import { exhaustedDiagnosis } from '../../src/worker/search/exhausted.js';
-import { undriveable } from '../../src/worker/search/undriveable.js';
+import { uncutFor, undriveable } from '../../src/worker/search/undriveable.js';
 
 const MIB = 1024 ** 2;
 const all = { minBatch: 1, amp: 'auto', checkpointing: 'auto', accumulation: 'auto', exact: false } as const;
@@ -43,11 +43,20 @@ describe('a search without an answer', () => {
   it('keeps the advice of a job that could not even load', () => {
     const cut = { cut: 'model', why: 'the loop sees its own batches only' } as const;
     expect(exhaustedDiagnosis(oom, because('why'), all, { ...seen, cut }).advice).toContain('--cut loader');
+    expect(exhaustedDiagnosis(oom, because('why'), all, { ...seen, cut }).advice).toContain('does not compare');
     const loop = { place: 'call' } as Loop;
     expect(exhaustedDiagnosis(oom, because('why'), all, { ...seen, cut, loop }).advice).toMatch(
       /budget.*forward\(\) needs less\.$/,
     );
     expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, because('why'), all, seen).advice).toBe(oom.advice);
+  });
+
+  it('names no cut of the loader’s batches where that trains something else, too', () => {
+    const why = 'Triplets cannot be cut: it returns a value that is neither a mean nor a sum';
+    expect(uncutFor(`${why}.`, null).advice).toContain('--cut loader');
+    const nowhere = uncutFor(`${why} (nor would --cut loader train the same).`, null).advice;
+    expect(nowhere).toMatch(/larger --budget.*batches of the loader would train something else, too/);
+    expect(nowhere).not.toContain('--cut loader');
   });
 
   it('blames the options where nothing could be tried', () => {

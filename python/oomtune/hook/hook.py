@@ -276,13 +276,13 @@ class Hook:
 
     def stop_uncut(self, reason: str) -> NoReturn:
         """Cutting the batch would change the training: says so and ends the process."""
-        from .cut.cut import INSTEAD
+        from .cut.cut import INSTEAD, NOWHERE
 
         if reason.endswith(INSTEAD):
             self.stop_at_model(reason[: -len(INSTEAD)])
         message = "the batch is not cut at the model's call, since %s" % reason
         if not self.controlled:
-            elsewhere = not self.loaderless and self.counts_batches is None
+            elsewhere = not self.loaderless and self.counts_batches is None and not reason.endswith(NOWHERE)
             instead = " --cut loader cuts the loader's batches instead." if elsewhere else ""
             sys.stderr.write("oomtune: %s.%s\n" % (message, instead))
         self.goodbye("uncut", message)

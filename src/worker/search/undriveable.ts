@@ -9,9 +9,11 @@ export const PLACEHOLDER =
 
 const CUT_LOADER =
   '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.';
-/** Where no loader makes the batches. */
-const NO_CUT =
-  'Give a larger --budget, or leave --amp and --checkpointing at auto, which need no cut: without a DataLoader there is none elsewhere. A smaller batch by the script’s own flag trains something else.';
+/** Where nothing else can be cut, for that reason. */
+const noCut = (why: string): string =>
+  `Give a larger --budget, or leave --amp and --checkpointing at auto, which need no cut: ${why}. A smaller batch by the script’s own flag trains something else.`;
+/** How the hook ends its sentence where the loader's batches in parts would be another training, too. */
+const NOWHERE = 'nor would --cut loader train the same';
 
 /** The script took no batch size from the hook, which said why. */
 export function undriveable(goodbye: Goodbye, steps: number): Diagnosis {
@@ -58,8 +60,14 @@ export const without8bit = (goodbye: Goodbye): Diagnosis => ({
 
 /** As `uncut`, with the hook's sentence. */
 export function uncutFor(evidence: string | null, loop: Loop | null): Diagnosis {
+  const advice =
+    loop?.place === 'call'
+      ? noCut('without a DataLoader there is none elsewhere')
+      : evidence?.includes(NOWHERE)
+        ? noCut('in parts, the batches of the loader would train something else, too')
+        : CUT_LOADER;
   return {
-    ...userError(evidence ?? 'The batch is not cut at the model’s call.', loop?.place === 'call' ? NO_CUT : CUT_LOADER),
+    ...userError(evidence ?? 'The batch is not cut at the model’s call.', advice),
     cause: 'The batch could not be cut into micro-batches without training something else.',
     phase: 'train',
     cure: 'none',

@@ -142,6 +142,8 @@ class Loops(unittest.TestCase):
                 self.assertNotIn("trained", result.output)
                 self.assertIn(words, result.errors)
                 self.assertIn("--cut loader", result.errors)
+                compares = words == "neither a mean nor a sum"
+                self.assertEqual("--cut loader cuts the loader's batches instead" in result.errors, not compares)
                 self.assertEqual(result.one("goodbye")["reason"], "uncut")
 
 

@@ -83,6 +83,27 @@ class Mean(Contrast):
         return self.net(x).pow(2).mean()
 
 
+class Triplets(nn.Module):
+    """A loss around a model that compares samples of one class, of which the first few have none (batch-all triplets)."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.net = make()
+
+    def forward(self, x, classes):
+        found = self.net(x)
+        far = (found[:, None] - found).pow(2).sum(2)
+        same = classes[:, None] == classes
+        same.fill_diagonal_(False)
+        one, other = same.nonzero(as_tuple=True)
+        loss = ((far[one, other].unsqueeze(1) - far[one] + 1) * (classes[one].unsqueeze(1) != classes)).clamp(min=0)
+        return loss.sum() / ((loss > 0).sum() + 1e-16)
+
+
+def classes():
+    return torch.randn(64, 8), torch.arange(8).repeat(8)
+
+
 class Stepped(nn.Module):
     """As a LightningModule: makes its loss of outputs, in a method, and gathers what it logs."""
 
@@ -173,6 +194,19 @@ class Calls(CutCase):
                 return nn.functional.cross_entropy(one @ other.t() * 5, torch.arange(len(x)))
 
         self.same(Pairs, lambda model, x: model(x), rows)
+
+    def test_a_loss_around_one_model_that_is_zero_for_the_samples_that_are_looked_at(self):
+        self.same(lambda: Triplets(net), lambda model, given: model(*given), classes)
+        self.assertEqual(self.cut.count, 3)
+
+    def test_such_a_loss_beside_another_model_runs_whole(self):
+        make = lambda: nn.ModuleDict({"net": net(), "loss": Triplets(lambda: nn.Linear(4, 4))})  # noqa: E731
+        self.same(make, lambda model, given: model["loss"](model["net"](given[0]), given[1]), classes)
+        self.assertEqual((self.cut.count, self.warned), (3, ["uncut"]))
+
+    def test_such_a_loss_with_layers_of_its_own_is_refused_for_other_cuts_too(self):
+        why = r"Triplets cannot be cut: .* neither a mean nor a sum .*\(nor would --cut loader train the same\)$"
+        self.refused(why, lambda: Triplets(lambda: nn.Linear(8, 4)), lambda model, given: model(*given), classes)
 
     def test_a_loss_with_weights_beside_its_model(self):
         class Scaled(Contrast):

@@ -7,7 +7,7 @@ import functools
 from .memory_order import memory_order
 from .nearness import apart, near
 from .outputs import Concatenated, Constant, Shared, WeightedSum
-from .refusal import Mismatch, Uncuttable
+from .refusal import Mismatch, Unreduced
 from .row_group import RowGroup
 from .row_order import RowOrder, orders
 
@@ -148,12 +148,12 @@ class Comparison:
         if alike and exact:
             return Constant()
         if self.random and not alike:
-            raise Uncuttable(
+            raise Unreduced(
                 "it returns one value for all its samples and draws random numbers, so that what it is made of cannot be seen"
             )
         kept = self._holding(reductions.named(), entry)
         if not kept:
-            raise Uncuttable(NO_MEAN)
+            raise Unreduced(NO_MEAN)
         names = [reduction.name for reduction in kept]
         return Shared(names) if alike and "sum" not in names else WeightedSum(names)
 

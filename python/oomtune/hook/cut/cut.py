@@ -19,7 +19,7 @@ from .plan import CutContext, Plan
 from .pytree import tree_leaves
 from .ranks import AllRanks, OneRank
 from .reductions import Reductions
-from .refusal import Mismatch, Uncuttable, WritesWeights
+from .refusal import Mismatch, Uncuttable, Unreduced, WritesWeights
 from .sample_dim import sample_dim
 from .training_step import divides, training_step
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Where the model's own calls can be cut.
 INSTEAD = " (with --cut model it does not)"
+#: Where what the loader yields in parts would be another training, too.
+NOWHERE = " (nor would --cut loader train the same)"
 #: How many batch sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
 
@@ -181,7 +183,7 @@ class Cut:
         padding = self._division.padding(module, tree, leaves)
         planned = None if module in self._around else self._plan(module, tree, leaves, ranks)
         if planned is None:
-            return (self._in_parts if module in self._around else self.calls.uncut)(module, args, kwargs)
+            return self._not_itself(module, args, kwargs)
         plan, dims = planned
         try:
             shortened = None if padding is None else plan.shortened(padding, tree, leaves, dims)
@@ -199,8 +201,20 @@ class Cut:
             )
             self.count += 1
             return self._nodes.output(call)
+        except Unreduced as reason:
+            # By settle(): nothing of this call has run.
+            if plan.was_cut or ranks.together:
+                self._refuse_module(module, reason)
+            if self.count == 0 and is_made_of_models(module):
+                self._go_around(module, reason)
+            else:
+                self._go_whole(self._plans.key(module, leaves), module, reason)
         except Uncuttable as reason:
             self._refuse_module(module, reason)
+        return self._not_itself(module, args, kwargs)
+
+    def _not_itself(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
+        return (self._in_parts if module in self._around else self.calls.uncut)(module, args, kwargs)
 
     def _in_parts(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
         """Makes a call whose parts are cut. Refuses if none is."""
@@ -210,10 +224,11 @@ class Cut:
             from ..report.exceptions import is_oom
 
             if is_oom(error) and self.count + self._fitting == 0:
-                self._refuse("%s; and no part of it was before memory ran out" % self._outer)
+                self._refuse("%s; and no part of it was before memory ran out%s" % (self._outer, NOWHERE))
             raise
         if self.count + self._fitting == 0:
-            self._refuse("%s; and no part of it is called with a row for each of the batch's samples" % self._outer)
+            why = "no part of it is called with a row for each of the batch's samples"
+            self._refuse("%s; and %s%s" % (self._outer, why, NOWHERE))
         return output
 
     def _take_auxiliary(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
@@ -258,10 +273,10 @@ class Cut:
 
     def _look(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
         if self._seen is not None and id(module) not in self._seen and self._compares_samples(module, args, kwargs):
-            self._refuse_comparing(type(module).__name__, INSTEAD if has_one_model(module) else "")
+            self._refuse_comparing(type(module).__name__, INSTEAD if has_one_model(module) else NOWHERE)
         return self.calls.uncut(module, args, kwargs)
 
-    def _refuse_comparing(self, name: str, but: str = "") -> NoReturn:
+    def _refuse_comparing(self, name: str, but: str) -> NoReturn:
         self._refuse(
             "%s computes a loss that compares the samples of its batch, and would compare those of a micro-batch%s"
             % (name, but)
@@ -292,11 +307,14 @@ class Cut:
 
     def _refuse_module(self, module: Module, reason: Uncuttable | str | None) -> NoReturn:
         name = type(module).__name__
-        self._refuse(
+        why = (
             "%s; nor can %s: %s" % (self._outer, name, reason)
             if self._outer
             else "%s cannot be cut: %s" % (name, reason)
         )
+        # (what is around the models compares what they return for the samples)
+        elsewhere = not self._outer and getattr(reason, "elsewhere", True)
+        self._refuse(why if elsewhere else why + NOWHERE)
 
     def _most(self, count: int) -> int:
         """The most rows of a micro-batch; proportionally more in a call with several views of each sample."""
@@ -355,16 +373,22 @@ class Cut:
             and is_made_of_models(module)
             and (isinstance(reason, Mismatch) or self._loss_compares(module, tree, leaves))
         ):
-            # What it makes of the models' outputs needs the whole batch, and has it: only the models' own calls are cut.
-            self._around.add(module)
-            self._outer = self._outer or "%s cannot be cut: %s" % (type(module).__name__, reason)
-            return None
+            self._go_around(module, reason)
+        else:
+            self._go_whole(key, module, reason)
+        return None
+
+    def _go_around(self, module: Module, reason: Uncuttable | None) -> None:
+        """What the module makes of the outputs of models in it needs the whole batch, and has it: only the models' own calls are cut."""
+        self._around.add(module)
+        self._outer = self._outer or "%s cannot be cut: %s" % (type(module).__name__, reason)
+
+    def _go_whole(self, key: Any, module: Module, reason: Uncuttable | None) -> None:
+        """Where another model's call is cut, the module's (a loss with weights of its own) gives the same if it runs whole. Refuses if none is."""
         if self.count == 0 or isinstance(reason, WritesWeights):
             self._refuse_module(module, reason)
-        # Another model's call is cut: this one (a loss with weights of its own) gives the same if it runs whole.
         self._plans.note(key, module, None)
         self._warn("uncut", "%s is run on the whole batch: %s." % (type(module).__name__, reason))
-        return None
 
     def _without_cache(self, module: Module, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Turns off the cache of keys and values, which transformers' models keep for generation."""

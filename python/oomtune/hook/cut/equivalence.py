@@ -11,7 +11,7 @@ from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import tree_leaves
 from .redraws import Redraws
 from .reductions import Reductions, disagreement
-from .refusal import Mismatch, Uncuttable
+from .refusal import Mismatch, Uncuttable, Unreduced
 from .row_group import RowGroup
 from .sample_draws import SampleDraws
 from .saved_tensors import SavedTensors
@@ -126,7 +126,7 @@ class EquivalenceCheck:
                 with redrawn(self._torch, self._parameters):
                     kept = self._held(index, candidates, parts, rows)
             if not kept or len(kept) == len(candidates):
-                raise Uncuttable(NO_MEAN)
+                raise Unreduced(NO_MEAN)
             candidates = kept
             rows = disagreement(candidates, parts)
         return [reduction.name for reduction in candidates]
@@ -147,7 +147,7 @@ class EquivalenceCheck:
             if rows is not None:
                 kept = seen.holding(candidates, index)
             if self._ranks.any(rows is not None and not 0 < len(kept) < len(candidates)):
-                raise Uncuttable(NO_MEAN)
+                raise Unreduced(NO_MEAN)
             candidates = kept
             rows = disagreement(candidates, parts)
         return [reduction.name for reduction in candidates]

@@ -163,6 +163,11 @@ class Plan:
         self._calls += 1
         return self._calls <= FIRST
 
+    @property
+    def was_cut(self) -> bool:
+        """Whether a call was cut by it."""
+        return self._calls > 0
+
     def weights(self) -> Weights:
         """As they are now."""
         return self._sandbox().weights()
@@ -194,7 +199,7 @@ class Plan:
     def settle(
         self, tree: Tree, leaves: Leaves, dims: BatchDims, reductions: Reductions, parts: Sequence[RowGroup]
     ) -> None:
-        """Decides between reductions of an output that all held so far, and now differ. Raises Uncuttable."""
+        """Decides between reductions of an output that all held so far, and now differ. Raises Unreduced."""
         rows = [part.rows for part in parts]
         differ = [
             index

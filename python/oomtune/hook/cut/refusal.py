@@ -7,12 +7,20 @@ class Uncuttable(Exception):
     """The call is not known to give the same in micro-batches. Its text says why, as the end of a sentence."""
 
     severity = 2
+    #: Whether the loader's batches may be cut instead.
+    elsewhere = True
 
 
 class Mismatch(Uncuttable):
     """Cut along these dimensions, micro-batches do not give what the whole batch gives; along others they may."""
 
     severity = 1
+
+
+class Unreduced(Uncuttable):
+    """One value for all samples is not known to be made of those of micro-batches: a loss may compare the samples."""
+
+    elsewhere = False
 
 
 class WritesWeights(Uncuttable):
