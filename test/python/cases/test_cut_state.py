@@ -83,6 +83,35 @@ def steps():
     return torch.randn(12, 64, 8)
 
 
+class PerSample(nn.Module):
+    """Keeps each sample's gradient on its weight, as private training does: with `told`, in a place that is there already."""
+
+    def __init__(self, told):
+        super().__init__()
+        self.layer = nn.Linear(8, 4, bias=False)
+        if told:
+            self.layer.weight.grad_sample = None
+        self.layer.register_forward_hook(self.keep)
+        self.layer.register_full_backward_hook(self.write)
+
+    def keep(self, layer, args, output):
+        if torch.is_grad_enabled():
+            layer.given = args[0].detach()
+
+    def write(self, layer, inputs, outputs):
+        layer.weight.grad_sample = torch.einsum("no,ni->noi", outputs[0] * len(outputs[0]), layer.given)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Watching(PerSample):
+    """Its hook looks only."""
+
+    def write(self, layer, inputs, outputs):
+        self.seen = len(outputs[0])
+
+
 class LargeBuffers(CutCase):
     def test_quantised_weights_are_not_copied(self):
         with Copies() as copies:
@@ -117,6 +146,12 @@ class State(CutCase):
 
     def test_a_number_that_goes_down_with_each_call(self):
         self.refused(r"from one call to the next \(temperature\)", Annealed, mean_square, lambda: torch.randn(64, 8))
+
+    def test_what_a_backward_pass_leaves_on_the_weights(self):
+        why = r"its backward pass leaves something on its weights \(grad_sample\).*\(nor would --cut loader train the same\)$"
+        for told in (False, True):
+            self.refused(why, lambda: PerSample(told), mean_square, rows)  # noqa: B023
+        self.same(lambda: Watching(True), mean_square, rows)
 
     def test_what_changes_no_output_is_none(self):
         kept = []

@@ -11,14 +11,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, Sequence
 
-    from ..types import Module, Torch
+    from ..types import Module, Tensor, Torch
 
 
 class Attributes:
-    """The attributes of some modules, as they are now. What is changed in place is seen of tensors only, and restored only after
+    """The attributes of some modules or weights, as they are now. What is changed in place is seen of tensors only, and restored only after
     copy()."""
 
-    def __init__(self, torch: Torch, modules: Sequence[Module]) -> None:
+    def __init__(self, torch: Torch, modules: Sequence[Module | Tensor]) -> None:
         self._torch = torch
         self._modules = modules
         #: What every module has: torch's own.
@@ -31,7 +31,7 @@ class Attributes:
             if isinstance(value, torch.Tensor) and not value.is_inference()
         ]
 
-    def _own(self, module: Module) -> Iterator[tuple[str, Any]]:
+    def _own(self, module: Module | Tensor) -> Iterator[tuple[str, Any]]:
         return ((name, value) for name, value in module.__dict__.items() if name not in self._torchs)
 
     def changed(self) -> list[str]:

@@ -9,6 +9,7 @@ import os
 
 from ..watch.random_draws import RANDOM_DRAWS
 from ..watch.rng_state import cuda_devices
+from .attributes import Attributes
 from .buffers import Buffers, compiled
 from .equivalence import EquivalenceCheck
 from .fsdp import ShardedWeights
@@ -16,13 +17,13 @@ from .outputs import Shared, WeightedSum
 from .pytree import tree_with
 from .redraws import no_cudnn
 from .reductions import disagreement
-from .refusal import Uncuttable
+from .refusal import LeavesOnWeights, Uncuttable
 from .sandbox import Sandbox
 from .trimming import Trimming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, ContextManager, Iterable, NoReturn, Sequence
+    from typing import Any, Callable, ContextManager, Generator, Iterable, NoReturn, Sequence
 
     from ..types import Call, LazyHeads, Leaves, MaybeTensors, Module, Tensor, Torch, Tree
     from ..watch.rng_state import RngState
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from .written_weights import Weights
 
 #: Calls in which it is looked at whether a micro-batch writes to the weights: an encoder that follows another may begin as its copy, and move only
-#: once that has learned.
+#: once that has learned. And backward passes in which it is what they leave on the weights.
 FIRST = 3
 
 DIFFERENCES = {
@@ -107,7 +108,7 @@ class Plan:
         self.parameters = learns if self._sharded is None else [self._sharded.anchor]
         self._learns = learns
         self.buffers = Buffers(torch, module)
-        self._calls = 0
+        self._calls = self._backward_passes = 0
         #: As it was before the latest micro-batch; None: none has run.
         self.random: RngState | None = None
         self.lengths = lengths
@@ -306,12 +307,25 @@ class Plan:
 
     def backward(self, outputs: list[Tensor], gradients: list[Tensor]) -> None:
         """torch's own backward()."""
-        with self.in_backward():
+        with self._looked_at():
             self._context.backward(outputs, gradients)
 
     def gradients(self, outputs: list[Tensor], inputs: list[Tensor], gradients: list[Tensor]) -> MaybeTensors:
-        with self.in_backward():
+        with self._looked_at():
             return self._torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
+
+    @contextlib.contextmanager
+    def _looked_at(self) -> Generator[None, None, None]:
+        """For a micro-batch's backward pass: the first ones show what hooks on its modules leave on the weights."""
+        self._backward_passes += 1
+        looks = self._backward_passes <= FIRST and self._sharded is None
+        attributes = Attributes(self._torch, self._learns if looks else ())
+        with self.in_backward():
+            yield
+        left = attributes.changed()
+        if left:
+            what = "its backward pass leaves something on its weights (%s), and would leave that of a micro-batch"
+            self.refuse(LeavesOnWeights(what % ", ".join(left[:3])))
 
     def drew(self) -> None:
         """A micro-batch's forward pass has drawn random numbers."""

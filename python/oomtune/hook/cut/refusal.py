@@ -23,5 +23,11 @@ class Unreduced(Uncuttable):
     elsewhere = False
 
 
+class LeavesOnWeights(Uncuttable):
+    """Its backward pass leaves something on its weights besides their gradients, which micro-batches do not add up."""
+
+    elsewhere = False
+
+
 class WritesWeights(Uncuttable):
     """Its forward pass has changed its own weights: it cannot be run whole any more as if nothing had been."""
