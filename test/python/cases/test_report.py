@@ -120,6 +120,29 @@ class Reports(unittest.TestCase):
             told = self.failing(head + where % fails, "apply").one("exception")
             self.assertEqual((told["oom"], told["phase"], told["gradients"]), (True, phase, False), where)
 
+    def test_gradients_that_an_optimizer_turns_on_for_its_closure_are_of_the_training(self):
+        # As SAM is written: its step, without gradients, calls the closure with them.
+        head = (
+            "class Sharp(torch.optim.SGD):\n"
+            "    @torch.no_grad()\n"
+            "    def step(self, closure):\n"
+            "        %s\n"
+            "def fail(): raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"
+            "optimizer = Sharp(model.parameters(), lr=0.1)\n"
+            "for x, y in DataLoader(data, batch_size=8):\n"
+            "    optimizer.step(%s)\n"
+        )
+        look = "torch.no_grad()(fail)"
+        for step, closure, phase in (
+            ("torch.enable_grad()(closure)()", "fail", "train"),
+            ("with torch.enable_grad(): closure()", "fail", "train"),
+            ("with torch.set_grad_enabled(True): closure()", "fail", "train"),
+            ("torch.rand(2); fail()", "fail", "train"),
+            ("torch.enable_grad()(closure)()", look, "eval"),
+        ):
+            told = self.failing(head % (step, closure), "apply").one("exception")
+            self.assertEqual((told["oom"], told["phase"], "gradients" in told), (True, phase, phase == "eval"), step)
+
     def test_thread(self):
         result = self.failing(
             "import threading\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import traceback
 
-from ..watch.script import before_backward, frame_variables, is_user_code, without_gradients
+from ..watch.script import before_backward, frame_variables, gradients_within, is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from traceback import StackSummary
-    from types import TracebackType
+    from types import FrameType, TracebackType
     from typing import Callable
 
     from ..messages import Raised
@@ -132,15 +132,29 @@ def phase_of(
 
 
 def gradients_enabled_at(trace: TracebackType | None) -> bool:
-    """False if gradients were off where the error was raised; True if nothing shows that they were."""
+    """False if gradients were off where the error was raised; True if nothing shows that they were. An optimizer's own step is as
+    good as on, as it is a part of the training: SAM's, without gradients, calls a closure that turns them on."""
+    enabled = True
     while trace is not None:
-        code = trace.tb_frame.f_code
-        if is_user_code(code.co_filename) and without_gradients(code.co_filename, trace.tb_lineno):
-            return False
-        trace = trace.tb_next
-        if code.co_name in _GUARDS and trace and _OPTIMIZERS not in trace.tb_frame.f_code.co_filename:
-            return False
-    return True
+        frame, line = trace.tb_frame, trace.tb_lineno
+        path, trace = frame.f_code.co_filename, trace.tb_next
+        if _OPTIMIZERS in path or hasattr(frame.f_locals.get("self"), "param_groups"):
+            enabled = True
+        said = _GUARDS.get(_guard(frame))
+        if said is None and is_user_code(path):
+            said = gradients_within(path, line)
+        enabled = enabled if said is None else said
+    return enabled
+
+
+def _guard(frame: FrameType) -> str:
+    """The name of the guard whose decorator's frame this is; the function's own where it is none."""
+    name = frame.f_code.co_name
+    if name != "decorate_context":
+        return name
+    maker = frame.f_locals.get("ctx_factory", frame.f_locals.get("self"))
+    guard = getattr(maker, "__self__", maker)
+    return (guard if isinstance(guard, type) else type(guard)).__name__
 
 
 def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) -> str | None:
@@ -166,7 +180,7 @@ def _for_a_step(trace: TracebackType | None) -> bool:
     """Whether the script turned gradients off for a part of a training step only, as for a teacher's outputs."""
     for frame in _frames(trace):
         place = frame.filename, frame.lineno or 0
-        if is_user_code(frame.filename) and without_gradients(*place) and before_backward(*place):
+        if is_user_code(frame.filename) and gradients_within(*place) is False and before_backward(*place):
             return True
     return False
 
@@ -194,8 +208,8 @@ def _holds_graph(trace: TracebackType | None) -> bool:
 _BACKWARD = ("backward", "grad")
 _AUTOGRAD = (os.path.join("autograd", "__init__.py"), os.path.join("torch", "_tensor.py"))
 _OPTIMIZERS = os.path.join("torch", "optim")
-#: Frames of torch's decorators: older ones give all of them one name, newer ones each its own.
-_GUARDS = ("decorate_context", "no_grad", "inference_mode")
+#: Whether gradients are on within torch's guards. Older decorators give all of their frames one name, newer ones the guard's.
+_GUARDS = {"no_grad": False, "inference_mode": False, "enable_grad": True}
 
 
 def caught_oom_message(micro_batch: int | None) -> Raised:

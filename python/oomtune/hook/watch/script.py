@@ -144,14 +144,17 @@ def before_backward(filename: str, line: int) -> bool:
     return any(isinstance(call, ast.Attribute) and call.attr in ("backward", "manual_backward") for call in calls)
 
 
-def without_gradients(filename: str, line: int) -> bool:
-    """Whether a line is in a `with` that turns gradients off."""
+def gradients_within(filename: str, line: int) -> bool | None:
+    """Whether the innermost `with` around a line that speaks of gradients turns them on; None: there is none."""
+    found = None
     for node in SourceFile(filename).around(line):
         if isinstance(node, (ast.With, ast.AsyncWith)):
             for item in node.items:
                 said = ast.dump(item.context_expr)
                 if "'no_grad'" in said or "'inference_mode'" in said:
-                    return True
-                if "'set_grad_enabled'" in said and "value=False" in said:
-                    return True
-    return False
+                    found = False
+                elif "'enable_grad'" in said:
+                    found = True
+                elif "'set_grad_enabled'" in said and ("value=False" in said or "value=True" in said):
+                    found = "value=True" in said
+    return found
