@@ -18,6 +18,23 @@ def work(x, y):
     optimizer.step()
 """
 
+#: A library's training step, whose outputs are in no variable of the script, with a model that holds a graph since it was made.
+LIBRARY = """
+from torch.nn.utils import weight_norm
+import warnings; warnings.simplefilter("ignore")
+class Library: pass
+library = Library()
+code = '''
+def step(self):
+    self.outputs = {"out": [model(torch.randn(8, 4)) for _ in range(%d)]}
+    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+'''
+names = dict(globals())
+exec(compile(code, "/site-packages/library.py", "exec"), names)
+model = names["model"] = weight_norm(nn.Linear(4, 2))
+names["step"](library)
+"""
+
 GRADIENT = """
 class Fails(torch.autograd.Function):
     @staticmethod
@@ -61,6 +78,8 @@ class Reports(unittest.TestCase):
                 "train",
             ),
             (GRADIENT, "train"),
+            (LIBRARY % 1 + "%.0s", "train"),
+            (LIBRARY % 0 + "%.0s", "load"),
             ("x = torch.randn(8, 4)\n%s\n", "load"),
         ):
             told = self.failing(text % fails, "apply").one("exception")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 
-from ..watch.script import before_backward, frame_variables, gradients_within, is_user_code
+from ..watch.existing import existing_objects
+from ..watch.script import before_backward, gradients_within, is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,8 +128,9 @@ def phase_of(
     mode = _mode(trace, trains)
     if phase == "load":
         # A loop without a DataLoader is not tracked: it is known by what it was doing, or by the graph that it was to differentiate.
-        begun = _in_a_step(trace) if mode == "train" else mode is None and _holds_graph(trace)
-        return "train" if begun and trains is not None else phase
+        if trains is None or mode == "eval":
+            return phase
+        return "train" if (mode == "train" and _in_a_step(trace)) or _holds_graph() else phase
     return mode or ("after" if phase == "train" and ended is not None and ended(trace) else phase)
 
 
@@ -193,15 +196,16 @@ def _in_a_step(trace: TracebackType | None) -> bool:
     return False
 
 
-def _holds_graph(trace: TracebackType | None) -> bool:
-    """Whether a function of the script that was running has what a forward pass with gradients made: it was computing its loss, say."""
-    while trace is not None:
-        frame, trace = trace.tb_frame, trace.tb_next
-        if is_user_code(frame.f_code.co_filename):
-            made = any(getattr(value, "grad_fn", None) is not None for _, value in frame_variables(frame))
-            if made:
-                return True
-    return False
+def _holds_graph() -> bool:
+    """Whether anything holds what a forward pass with gradients made, in a library's variables, too: a loss was being computed, say.
+    What modules hold themselves does not count, as weights that are made of others (weight normalisation) have a graph from the start."""
+    torch = sys.modules["torch"]
+    objects = existing_objects()
+    # type(), not isinstance(): a lazy proxy would load its object for isinstance().
+    modules = [item for item in objects if issubclass(type(item), torch.nn.Module)]
+    own = {id(value) for module in modules for value in module.__dict__.values()}
+    tensors = (item for item in objects if issubclass(type(item), torch.Tensor))
+    return any(not tensor.is_leaf and id(tensor) not in own for tensor in tensors)
 
 
 #: torch.autograd's functions that make a backward pass.
