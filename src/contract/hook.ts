@@ -128,6 +128,8 @@ const exception = z.object({
   waited_for_loader: z.boolean().optional(),
   /** `true`: a model was trained, and no optimizer of torch had been made. */
   without_optimizer: z.boolean().optional(),
+  /** The kinds of the modules whose calls had been cut when memory ran out; absent: none had to be. */
+  cut_calls: z.array(text(200)).optional(),
   micro_batch: lenient(count.nullable()).optional(),
   traceback: text(8192).optional(),
 });

@@ -8,7 +8,7 @@ const MIB = 1024 ** 2;
 const all = { minBatch: 1, amp: 'auto', checkpointing: 'auto', accumulation: 'auto', exact: false } as const;
 const oom = { ...undriveable('CUDA out of memory'), class: 'device_oom', advice: 'Use a smaller batch.' } as const;
 
-const seen = { cut: null, observations: [], loop: null };
+const seen = { cut: null, cutCalls: null, observations: [], loop: null };
 
 const because = (why: string) => ({ type: 'exhausted', why, evidence: null }) as const;
 
@@ -51,12 +51,35 @@ describe('a search without an answer', () => {
     expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, because('why'), all, seen).advice).toBe(oom.advice);
   });
 
+<<<<<<< HEAD
   it('names no cut of the loader’s batches where that trains something else, too', () => {
     const why = 'Triplets cannot be cut: it returns a value that is neither a mean nor a sum';
     expect(uncutFor(`${why}.`, null).advice).toContain('--cut loader');
     const nowhere = uncutFor(`${why} (nor would --cut loader train the same).`, null).advice;
     expect(nowhere).toMatch(/larger --budget.*batches of the loader would train something else, too/);
     expect(nowhere).not.toContain('--cut loader');
+=======
+  it('says which calls were cut, and that no size is smaller where none was', () => {
+    const cut = { cut: 'model', why: 'the loop sees its own batches only' } as const;
+    const observations = [
+      {
+        outcome: 'device_oom',
+        micro_batch: 1,
+        peaks: { total_bytes: 46 * MIB },
+        refused_bytes: 8 * MIB,
+      } as Observation,
+    ];
+    const adviceAt = (cutCalls: string[], loop: Loop | null = null) =>
+      exhaustedDiagnosis(oom, because('why'), all, { cut, cutCalls, observations, loop }).advice;
+    expect(adviceAt(['Embedding'])).toMatch(
+      /Micro-batch 1 had come.* What is cut are calls of Embedding: what is computed of their outputs has the whole batch\. --cut loader/,
+    );
+    expect(adviceAt([])).toMatch(
+      /The whole batch had come to 54 MiB.* No call of a model was cut before that.* own flag.* --cut loader cuts the batches/,
+    );
+    expect(adviceAt([])).not.toContain('Micro-batch 1');
+    expect(adviceAt([], { place: 'call' } as Loop)).not.toContain('--cut loader');
+>>>>>>> b6479243 (Where nothing fits it is told which of the models' calls were cut, and where none was that each size had the whole batch)
   });
 
   it('blames the options where nothing could be tried', () => {

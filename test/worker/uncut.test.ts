@@ -35,4 +35,11 @@ describe('a batch that cannot be cut', () => {
     expect(report.failure?.advice).toContain('--cut loader');
     expect(report.failure?.evidence).toContain('depends on the other samples');
   });
+
+  it('is told as whole where none of the model’s calls was cut', async () => {
+    const bench = workbench('run', [python, 'uncalled.py'], { budget: '40MiB', amp: 'off', checkpointing: 'off' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'exhausted', failure: { class: 'device_oom' } });
+    expect(report.failure?.advice).toMatch(/The whole batch had come to .* No call of a model was cut before that/);
+  });
 });

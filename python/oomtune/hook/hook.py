@@ -244,6 +244,7 @@ class Hook:
             "growing_variable": None,
             "waited_for_loader": False,
             "without_optimizer": False,
+            "cut_calls": None,
             "end_loop": None,
         }
 

@@ -165,6 +165,7 @@ class Instrumentation:
             "growing_variable": self.telemetry.growing_variable,
             "waited_for_loader": self.hook.waited_for_loader,
             "without_optimizer": not self.optimizers.exist(),
+            "cut_calls": self.cut.cut_calls(),
             "end_loop": self.hook.report_loop_end if self.hook.controlled and self._is_past_end() else None,
         }
 

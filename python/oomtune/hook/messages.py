@@ -145,6 +145,8 @@ class Raised(RaisedBase, total=False):
     waited_for_loader: bool
     #: True: a model was trained, and no optimizer of torch had been made.
     without_optimizer: bool
+    #: The kinds of the modules whose calls were cut before memory ran out; absent: none had to be.
+    cut_calls: list[str]
 
 
 class Step(TypedDict):

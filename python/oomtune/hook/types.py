@@ -57,6 +57,8 @@ class ProcessState(TypedDict):
     waited_for_loader: bool
     #: Nothing that torch counts as an optimizer was made.
     without_optimizer: bool
+    #: The kinds of the modules whose calls were cut; None: none had to be.
+    cut_calls: list[str] | None
     #: Tells that the loop is over, as for a script that counts its batches: it has been given more than a pass over its data has.
     end_loop: Callable[[], None] | None
 

@@ -3,22 +3,33 @@ import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Observation } from '../../contract/measurement.js';
 import type { JobOptions } from '../../contract/options.js';
 import type { Action } from '../../tuner/types.js';
-import type { Seen } from './search.js';
+import type { SearchOutcome } from './search.js';
 import { PLACEHOLDER, userError } from './undriveable.js';
 
 /** Where the model's call is cut, the whole batch's outputs and the loss's graph on them stay in memory. */
 const WHOLE_OUTPUTS =
+<<<<<<< HEAD
   '--cut loader needs less where the outputs of the whole batch are what does not fit (the logits of a language model, say) and the loss does not compare the samples of its batch: the loop then goes round once for each micro-batch, which is not the same for every loop.';
 /** As above, where no loader makes the batches. */
+=======
+  '--cut loader needs less where the outputs of the whole batch are what does not fit (the logits of a language model, say): the loop then goes round once for each micro-batch, which is not the same for every loop.';
+/** As WHOLE_OUTPUTS, where no loader makes the batches. */
+>>>>>>> b6479243 (Where nothing fits it is told which of the models' calls were cut, and where none was that each size had the whole batch)
 const LOSS_INSIDE =
   'Where the outputs of the whole batch are what does not fit (the logits of a language model, say), a loss that is made in the model’s forward() needs less.';
+
+/** Where no call of a model had been cut. Micro-batches of a loader add up what backward() makes, and no gradients that are set by hand. */
+const NONE_CUT =
+  'No call of a model was cut before that, so it is no smaller at any size: a smaller batch by the script’s own flag or variable needs less, and trains something else.';
+const NONE_CUT_LOADER =
+  '--cut loader cuts the batches of the DataLoader instead, for scripts whose gradients backward() makes: the loop then goes round once for each micro-batch, which is not the same for every loop.';
 
 /** Why nothing fits, and what may help: a larger budget, or excluded knobs and sizes. Errors while loading keep their advice. */
 export function exhaustedDiagnosis(
   seen: Diagnosis | null,
   action: Extract<Action, { type: 'exhausted' }>,
   options: Pick<JobOptions, 'minBatch' | 'amp' | 'checkpointing' | 'accumulation' | 'exact'>,
-  { cut, observations, loop }: Pick<Seen, 'cut' | 'observations' | 'loop'>,
+  { cut, cutCalls, observations, loop }: Pick<SearchOutcome, 'cut' | 'cutCalls' | 'observations' | 'loop'>,
 ): Diagnosis {
   const { why } = action;
   if (action.cause === 'growth') return growthDiagnosis(action);
@@ -28,9 +39,18 @@ export function exhaustedDiagnosis(
   }
   // Keeps the advice for a job that could not load, or whose batch cannot be set.
   if (seen.phase === 'load' || seen.advice === PLACEHOLDER) return seen;
-  const advice = exhaustedAdvice(options, least(observations));
-  const whole = loop?.place === 'call' ? LOSS_INSIDE : WHOLE_OUTPUTS;
-  return { ...seen, advice: cut?.cut === 'model' ? `${advice} ${whole}` : advice };
+  const none = cutCalls?.length === 0;
+  const advice = [exhaustedAdvice(options, least(observations), none)];
+  const byHand = loop?.place === 'call';
+  if (none) advice.push(NONE_CUT, ...(byHand ? [] : [NONE_CUT_LOADER]));
+  else if (cut?.cut === 'model') {
+    if (cutCalls !== null)
+      advice.push(
+        `What is cut are calls of ${cutCalls.join(', ')}: what is computed of their outputs has the whole batch.`,
+      );
+    advice.push(byHand ? LOSS_INSIDE : WHOLE_OUTPUTS);
+  }
+  return { ...seen, advice: advice.join(' ') };
 }
 
 /** The loop outgrows any budget, so the script has to change. */
@@ -59,12 +79,18 @@ function least(observations: readonly Observation[]): { micro_batch: number; byt
   return known.toSorted((a, b) => a.micro_batch - b.micro_batch || a.bytes - b.bytes)[0] ?? null;
 }
 
-function exhaustedAdvice(options: Parameters<typeof exhaustedDiagnosis>[2], nearest: ReturnType<typeof least>): string {
+/** `whole`: every size had the whole batch. */
+function exhaustedAdvice(
+  options: Parameters<typeof exhaustedDiagnosis>[2],
+  nearest: ReturnType<typeof least>,
+  whole: boolean,
+): string {
   const ways = ['a larger --budget'];
   if (options.minBatch > 1) ways.push('a smaller --min-batch');
   const { amp, checkpointing, accumulation, exact } = options;
   if (amp !== 'auto' || exact || checkpointing !== 'auto' || accumulation !== 'auto') ways.push('more knobs to turn');
   const advice = `Give ${ways.join(' or ')}, or make the model smaller.`;
   if (nearest === null) return advice;
-  return `${advice} Micro-batch ${nearest.micro_batch} had come to ${formatBytes(nearest.bytes)} with what it was refused, so it takes more than that.`;
+  const size = whole ? 'The whole batch' : `Micro-batch ${nearest.micro_batch}`;
+  return `${advice} ${size} had come to ${formatBytes(nearest.bytes)} with what it was refused, so it takes more than that.`;
 }

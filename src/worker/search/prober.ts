@@ -50,6 +50,8 @@ export class Prober {
   /** The script took no batch from us. */
   undriveable = false;
   cut: Cut | null = null;
+  /** The kinds of the modules whose calls were cut before a size ran out of memory; null: not told. */
+  cutCalls: string[] | null = null;
   /** What a process failed with at another size than its first: each size gets a process of its own. Null: none did. */
   apart: string | null = null;
   readonly #processes: Processes;
@@ -150,6 +152,7 @@ export class Prober {
   /** The observation of a probe whose process ended. */
   async #afterDeath(session: Session, probe: Probe, ran: ProbeRun): Promise<Observation> {
     const exit = await this.#processes.deathOf(session);
+    this.cutCalls = session.exception?.cut_calls ?? this.cutCalls;
     if (!session.renewable) this.#processes.session = null;
     // A value too large for the first rung has shown which others there are.
     if (probe.knob) this.facts.loop ??= session.loop;

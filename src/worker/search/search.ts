@@ -29,6 +29,8 @@ export interface Seen {
 /** The result of a search. */
 export interface SearchOutcome extends Seen {
   action: Exclude<Action, { type: 'probe' }>;
+  /** The kinds of the modules whose calls were cut before a size ran out of memory; null: not told. */
+  cutCalls: readonly string[] | null;
   launches: number;
   /** Those of an earlier process included. */
   allLaunches: WorkRequest['launches'];
@@ -45,7 +47,7 @@ export interface SearchOutcome extends Seen {
 
 /** What of an outcome the prober and the journal tell, however it ended. */
 export const seenBy = (
-  { launches, startupSeconds, torch, cut, facts: { loop, samples }, undriveable }: Prober,
+  { launches, startupSeconds, torch, cut, cutCalls, facts: { loop, samples }, undriveable }: Prober,
   journal: readonly Observation[],
 ) => ({
   observations: journal,
@@ -54,6 +56,7 @@ export const seenBy = (
   startupSeconds,
   torch,
   cut,
+  cutCalls,
   loop,
   samples,
   undriveable,

@@ -146,6 +146,23 @@ class Loops(unittest.TestCase):
                 self.assertEqual("--cut loader cuts the loader's batches instead" in result.errors, not compares)
                 self.assertEqual(result.one("goodbye")["reason"], "uncut")
 
+    def test_what_was_cut_before_memory_ran_out_is_told(self):
+        fails = "raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"
+        knobs = {
+            "OOMTUNE_MICRO_BATCH": 128,
+            "OOMTUNE_ACCUMULATION": 4,
+            "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation",
+        }
+        for body, more, calls in (
+            ("    for part in model.modules(): pass\n", knobs, []),
+            ("    out = model(x)\n", knobs, ["Sequential"]),
+            ("    model[0].forward = lambda x: fail()\n    model(x)\n", knobs, None),
+            ("    out = model(x)\n", {}, None),
+        ):
+            loop = "def fail(): %sfor x, y in loader:\n%s    fail()\n" % (fails, body)
+            told = run(HEAD + loop, "apply", **more).one("exception")
+            self.assertEqual((told["oom"], told.get("cut_calls")), (True, calls), body)
+
 
 COMPILED = """
 import torch

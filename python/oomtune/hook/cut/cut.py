@@ -74,6 +74,9 @@ class Cut:
         self._thread: int | None = None
         #: The number of calls that were cut, and of those that needed no cut as their samples were short.
         self.count = self._fitting = 0
+        #: The kinds of the modules whose calls were cut, and whether any call had more samples than a micro-batch.
+        self._kinds: set[str] = set()
+        self._met = False
 
         #: Modules whose losses have been looked at, by id(); None: nothing is looked at.
         self._seen: set[int] | None = None
@@ -94,6 +97,7 @@ class Cut:
         self._context.warned.clear()
         self._sizes = [batch]
         self.count = self._fitting = 0
+        self._kinds, self._met = set(), False
         self.calls.take, self.calls.auxiliary = self._take, self._take_auxiliary
 
     def look(self, rows: int) -> None:
@@ -168,6 +172,11 @@ class Cut:
                 "no call of a model was seen whose inputs have a row for each of the batch's %d samples" % self._batch
             )
 
+    def cut_calls(self) -> list[str] | None:
+        """The kinds of the modules whose calls were cut, for an answer that nothing fits; None: none had to be, or the first was still looked at."""
+        whole = not self.engaged or max(self._sizes) <= self._division.micro
+        return None if whole or (self._met and not self._kinds) else sorted(self._kinds)
+
     def sample_dim(
         self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], counts: Sequence[int]
     ) -> int | None:
@@ -200,6 +209,7 @@ class Cut:
                 self._torch, plan, tree, leaves, dims, reductions, parts, self._most_parts, padding, shortened or {}
             )
             self.count += 1
+            self._kinds.add(type(module).__name__)
             return self._nodes.output(call)
         except Unreduced as reason:
             # By settle(): nothing of this call has run.
@@ -336,6 +346,7 @@ class Cut:
         tried = list(candidates(self._torch, leaves, self._sizes))
         if not ranks.any(any(dims.count > self._most(dims.count) for dims in tried)):
             return None
+        self._met = True
         if ranks.any(not tried):
             self._refuse_module(module, FEWER)
         key = self._plans.key(module, leaves)

@@ -75,6 +75,8 @@ class ExceptionReporter:
                 message["waited_for_loader"] = True
             if state["without_optimizer"] and message["phase"] == "train":
                 message["without_optimizer"] = True
+            if oom and state["cut_calls"] is not None:
+                message["cut_calls"] = state["cut_calls"]
             if not gradients_enabled_at(trace):
                 # Never `true`: decorators may turn gradients off without leaving a frame.
                 message["gradients"] = False
