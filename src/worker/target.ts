@@ -208,7 +208,9 @@ export class Target {
   /** What a recorded configuration has to suit, for the command's own batch. */
   needs(own: OwnBatch): JobNeeds {
     const { budgetBytes, worldSize, baseRung, expandableSegments } = this;
-    return { budgetBytes, worldSize, baseRung, own, expandable: expandableSegments !== 'out of the question' };
+    const expandable = expandableSegments !== 'out of the question';
+    const keepsBatches = this.carrier('micro_batch') === 'hook';
+    return { budgetBytes, worldSize, baseRung, own, expandable, keepsBatches };
   }
 
   get expandableSegments(): ExpandableSegments {

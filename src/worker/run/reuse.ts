@@ -50,6 +50,8 @@ export interface JobNeeds {
   worldSize: number;
   baseRung: Rung;
   own: OwnBatch;
+  /** The hook sets micro-batches, and the loop has its own batches, of whatever size. */
+  keepsBatches?: boolean;
   /** Segments are expandable, or may be made so. */
   expandable?: boolean;
 }
@@ -105,7 +107,7 @@ export function configFrom(recommendation: Recommendation, job: JobNeeds, option
   }
   const largest = largestDivisor(perDevice, most);
   if ((options.accumulation === 'off' && largest !== perDevice) || !allowed(largest)) return null;
-  if (ownEffective === null && options.effectiveBatch === null) notes.push(noBatchOfItsOwn(largest));
+  if (ownEffective === null && options.effectiveBatch === null) notes.push(noBatchOfItsOwn(largest, job.keepsBatches));
   return {
     config: configOf(knobs, {
       micro_batch: largest,
@@ -134,8 +136,10 @@ function asAsked({ micro_batch, world_size }: Config, { micro_batch: recorded }:
   return `The script asks for batches of ${micro_batch} by itself and runs as it stands, though ${recorded} at a time would fit: --effective-batch ${recorded * world_size} makes each step of so many, which changes the training.`;
 }
 
-/** A note on a command with `{micro_batch}` and no effective batch. */
-export function noBatchOfItsOwn(microBatch: number): string {
+/** A note on a command without one batch size, and no effective batch. `kept`: the hook cuts its batches, and no `{micro_batch}` sets them. */
+export function noBatchOfItsOwn(microBatch: number, kept = false): string {
+  if (kept)
+    return `The command's batches have no one size that is known: it keeps its own, and those that are larger run in micro-batches of at most ${microBatch} samples.`;
   return `The command has no batch of its own: it runs at the recommended micro-batch ${microBatch} with accumulation 1; --effective-batch N keeps another.`;
 }
 
