@@ -8,13 +8,8 @@ import { PLACEHOLDER, userError } from './undriveable.js';
 
 /** Where the model's call is cut, the whole batch's outputs and the loss's graph on them stay in memory. */
 const WHOLE_OUTPUTS =
-<<<<<<< HEAD
   '--cut loader needs less where the outputs of the whole batch are what does not fit (the logits of a language model, say) and the loss does not compare the samples of its batch: the loop then goes round once for each micro-batch, which is not the same for every loop.';
-/** As above, where no loader makes the batches. */
-=======
-  '--cut loader needs less where the outputs of the whole batch are what does not fit (the logits of a language model, say): the loop then goes round once for each micro-batch, which is not the same for every loop.';
 /** As WHOLE_OUTPUTS, where no loader makes the batches. */
->>>>>>> b6479243 (Where nothing fits it is told which of the models' calls were cut, and where none was that each size had the whole batch)
 const LOSS_INSIDE =
   'Where the outputs of the whole batch are what does not fit (the logits of a language model, say), a loss that is made in the model’s forward() needs less.';
 
