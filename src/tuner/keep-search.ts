@@ -24,6 +24,8 @@ const WORTH_A_LAUNCH = 1.5;
 const WORSE = { steeper: 4, jump: 0.3 };
 /** So many times the peak of the first size is that of the second at least, where the line through both is believed to end near by. */
 const BARELY = 1.02;
+/** Two sizes with fewer samples between them are no line yet, where the effective batch has at least so many micro-batches of the larger. */
+const [FEW, MANY] = [4, 256];
 /** The last peak is less than so many times the first: it is what is there at any size. */
 const FLAT = 1.001;
 /** Part of the first slope that the last one is below where they fall. */
@@ -49,11 +51,12 @@ export function keepDecision(search: RungSearch): RungDecision | null {
   if (next !== null && (search.alive || next >= WORTH_A_LAUNCH * (best ?? 0))) {
     // While its process is alive: if the next size killed it, measuring this one would take another launch.
     if (longer !== null && !longer.fresh && search.alive) return longer;
-    const last = view.choice.model.lower !== null && next >= (farthest(view, search) ?? 0);
+    const { model, choices } = view.choice;
+    const last = model.lower !== null && next >= (farthest(view, search) ?? 0) && choices.down(next) === next;
     const why = last
       ? 'the largest part of the effective batch that is predicted to leave the headroom'
       : 'on the way to the largest part of the effective batch that fits';
-    const decides = last || (view.choice.model.peakAt(next) ?? 0) > CREEPS * search.budgetBytes;
+    const decides = last || (model.peakAt(next) ?? 0) > CREEPS * search.budgetBytes;
     return { kind: 'probe', size: next, purpose: decides ? 'verify' : 'climb', fresh: false, why };
   }
   if (best === null) return null;
@@ -91,7 +94,7 @@ function viewOf(search: RungSearch): View {
   const choice = { history, model, choices: sizes, max: history.top as number, headroomPct, cheap: search.alive };
   const limit = limitOf(choice);
   const good = history.sizes.filter(
-    (size) => leavesRoom(history, size, limit, choice) && retriesOf(history, size) === 0,
+    (size) => sizes.down(size) === size && leavesRoom(history, size, limit, choice) && retriesOf(history, size) === 0,
   );
   return { choice, limit, good, best: good.at(-1) ?? null };
 }
@@ -138,6 +141,7 @@ function nextToKeep(search: RungSearch, view: View): number | null {
   }
   if (up !== null && up < excluded && search.alive) {
     if (mayFit(model, up, view.limit) || isNoLine(model, up) || isFlattening(model)) return up;
+    if (top + 1 < up && hasFewSamples(model, search) && (model.peakAt(top + 1) ?? 0) <= view.limit) return top + 1;
   }
   const wanted = largestWithHeadroom(view.choice, view.limit, history.sizes, view.good);
   return wanted !== null && wanted > (view.best ?? 0) && history.fits(wanted).length === 0 ? wanted : null;
@@ -176,6 +180,15 @@ function isNoLine(model: MemoryModel, size: number): boolean {
   const [first, last, more] = model.points;
   if (!first || !last || more || last.total >= BARELY * first.total) return false;
   return (model.peakAt(size) ?? Number.POSITIVE_INFINITY) <= model.budgetBytes;
+}
+
+/**
+ * Two sizes alone that differ by a few samples, and hundreds of micro-batches of the larger, which train many times as slowly as a few: what a second sample
+ * takes once would foretell that no more fits. One sample more, though no part of the effective batch, shows that, and fits if it is a line.
+ */
+function hasFewSamples({ points: [first, last, more] }: MemoryModel, { plan: { perDevice } }: RungSearch): boolean {
+  if (!first || !last || more) return false;
+  return last.microBatch - first.microBatch < FEW && (perDevice ?? 0) >= MANY * last.microBatch;
 }
 
 /**

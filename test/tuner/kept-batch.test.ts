@@ -132,6 +132,21 @@ describe('a job whose own batch does not fit', () => {
     expect(s.launches).toBe(2);
   });
 
+  it('is not cut into pairs of samples where the second sample takes much once, and no other', () => {
+    // Gradients of two losses on the CPU device, copied flat and added up: two samples take 12 per cent more than one, and 512 as much as two.
+    const surgery: Job = {
+      run: ({ micro_batch: size }) => {
+        const total = (size === 1 ? 35.8 : 40 + size * 0.01) * MIB;
+        if (total > 48 * MIB) return { outcome: 'device_oom' };
+        const peaks = { total_bytes: total, forward_backward_bytes: total, optimizer_bytes: 24 * MIB };
+        return { outcome: 'fit', step_s: 0.01, peaks: { ...peaks, resident_bytes: 16 * MIB } };
+      },
+    };
+    const s = search(surgery, constraints({ budgetBytes: 48 * MIB, goal: 'keep', ownBatch: 2048 }));
+    expect(found(s).config).toMatchObject({ micro_batch: 512, accumulation: 4 });
+    expect(s.launches).toBe(2);
+  });
+
   it('is not cut into single samples where its weights leave no size the headroom', () => {
     fc.assert(
       fc.property(
