@@ -51,14 +51,14 @@ describe('a search without an answer', () => {
     expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, because('why'), all, seen).advice).toBe(oom.advice);
   });
 
-<<<<<<< HEAD
   it('names no cut of the loader’s batches where that trains something else, too', () => {
     const why = 'Triplets cannot be cut: it returns a value that is neither a mean nor a sum';
     expect(uncutFor(`${why}.`, null).advice).toContain('--cut loader');
     const nowhere = uncutFor(`${why} (nor would --cut loader train the same).`, null).advice;
     expect(nowhere).toMatch(/larger --budget.*batches of the loader would train something else, too/);
     expect(nowhere).not.toContain('--cut loader');
-=======
+  });
+
   it('says which calls were cut, and that no size is smaller where none was', () => {
     const cut = { cut: 'model', why: 'the loop sees its own batches only' } as const;
     const observations = [
@@ -79,7 +79,6 @@ describe('a search without an answer', () => {
     );
     expect(adviceAt([])).not.toContain('Micro-batch 1');
     expect(adviceAt([], { place: 'call' } as Loop)).not.toContain('--cut loader');
->>>>>>> b6479243 (Where nothing fits it is told which of the models' calls were cut, and where none was that each size had the whole batch)
   });
 
   it('blames the options where nothing could be tried', () => {

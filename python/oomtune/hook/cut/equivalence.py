@@ -211,9 +211,10 @@ class EquivalenceCheck:
             if dim is None or not isinstance(leaf, torch.Tensor) or leaf.is_sparse or not leaf.numel():
                 continue
             each = leaf.detach().movedim(dim, 0).reshape(self._dims.count, -1)
-            figures = (each == 0) if each.is_floating_point() or each.is_complex() else each
-            sums = figures.double().sum(1)
-            found += [int(sums.argmin()), int(sums.argmax())]
+            # Neither makes a copy of the batch, for which there may be no room.
+            real = each.is_floating_point() or each.is_complex()
+            figures = torch.count_nonzero(each, dim=1) if real else each.sum(1)
+            found += [int(figures.argmin()), int(figures.argmax())]
         rows = list(dict.fromkeys([*found, *range(self._dims.count)]))
         return sorted(rows[:most])
 
