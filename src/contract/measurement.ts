@@ -28,7 +28,7 @@ export const peaks = z.object({
   parameter_bytes: measuredBytes.default(null),
   gradient_bytes: measuredBytes.default(null),
   optimizer_state_bytes: measuredBytes.default(null),
-  /** Highest allocated but what was given back at once: workspace that a library does without. Null: not known, or no library is known to. */
+  /** Highest allocated but what was given back at once: workspace that a library does without. Null: not known, or no library is known to, so that all of it is needed. */
   needed_bytes: measuredBytes.default(null),
   /** The most that lay in pieces when the caching allocator had given back its cache. Null: it had not, or not known. */
   pieces_bytes: measuredBytes.default(null),
