@@ -213,7 +213,10 @@ class EquivalenceCheck:
             each = leaf.detach().movedim(dim, 0).reshape(self._dims.count, -1)
             # Neither makes a copy of the batch, for which there may be no room.
             real = each.is_floating_point() or each.is_complex()
-            figures = torch.count_nonzero(each, dim=1) if real else each.sum(1)
+            try:
+                figures = torch.count_nonzero(each, dim=1) if real else each.sum(1)
+            except RuntimeError:
+                continue  # kinds of numbers that torch only keeps (float8, uint16)
             found += [int(figures.argmin()), int(figures.argmax())]
         rows = list(dict.fromkeys([*found, *range(self._dims.count)]))
         return sorted(rows[:most])
