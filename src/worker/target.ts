@@ -209,8 +209,12 @@ export class Target {
   needs(own: OwnBatch): JobNeeds {
     const { budgetBytes, worldSize, baseRung, expandableSegments } = this;
     const expandable = expandableSegments !== 'out of the question';
-    const keepsBatches = this.carrier('micro_batch') === 'hook';
-    return { budgetBytes, worldSize, baseRung, own, expandable, keepsBatches };
+    return { budgetBytes, worldSize, baseRung, own, expandable, isCutByHook: this.isCutByHook };
+  }
+
+  /** Whether the hook sets the micro-batches: the loop keeps its own batches, of whatever size. */
+  get isCutByHook(): boolean {
+    return this.carrier('micro_batch') === 'hook';
   }
 
   get expandableSegments(): ExpandableSegments {

@@ -62,7 +62,7 @@ describe('reuse of a recommendation', () => {
     expect(choice?.config).toMatchObject({ micro_batch: 40, accumulation: 1 });
     expect(choice?.notes.join(' ')).toMatch(/no batch of its own.*micro-batch 40 with accumulation 1/);
     const accumulated = { ...recommendation, accumulation: 4, effective_batch: 160 };
-    const kept = { ...job, own: { microBatch: null, accumulation: null }, keepsBatches: true };
+    const kept = { ...job, own: { microBatch: null, accumulation: null }, isCutByHook: true };
     expect(configFrom(recommendation, kept, options)?.notes.join(' ')).toMatch(
       /keeps its own.*of at most 40 samples\.$/,
     );

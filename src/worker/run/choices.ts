@@ -105,7 +105,7 @@ export class Choices {
     Object.assign(target.own, ownOf(target, outcome.loop));
     const notes = [...answer.notes, ...(beside === null ? [] : [beside])];
     if (target.own.microBatch === null && options.effectiveBatch === null)
-      notes.push(noBatchOfItsOwn(answer.config.micro_batch, target.needs(target.own).keepsBatches));
+      notes.push(noBatchOfItsOwn(answer.config.micro_batch, target.isCutByHook));
     for (const text of notes) this.deps.progress({ type: 'note', text });
     return { config: answer.config, notes };
   }

@@ -51,7 +51,7 @@ export interface JobNeeds {
   baseRung: Rung;
   own: OwnBatch;
   /** The hook sets micro-batches, and the loop has its own batches, of whatever size. */
-  keepsBatches?: boolean;
+  isCutByHook?: boolean;
   /** Segments are expandable, or may be made so. */
   expandable?: boolean;
 }
@@ -107,7 +107,7 @@ export function configFrom(recommendation: Recommendation, job: JobNeeds, option
   }
   const largest = largestDivisor(perDevice, most);
   if ((options.accumulation === 'off' && largest !== perDevice) || !allowed(largest)) return null;
-  if (ownEffective === null && options.effectiveBatch === null) notes.push(noBatchOfItsOwn(largest, job.keepsBatches));
+  if (ownEffective === null && options.effectiveBatch === null) notes.push(noBatchOfItsOwn(largest, job.isCutByHook));
   return {
     config: configOf(knobs, {
       micro_batch: largest,

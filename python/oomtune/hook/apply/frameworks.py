@@ -304,8 +304,9 @@ def _rebatch_training(hook: Hook, own: int, kind: type[Any], plain: bool) -> Non
 
 def _resize(hook: Hook, framework: str, own: int, given: Any, made: int | None = None, plain: bool = False) -> None:
     """Has the training's loaders yield what the framework adds up: micro-batches, or whole batches where they are cut at the model's
-    call, which are mostly the script's own. `own`: the script's own accumulation. `made`: the size of batches that a framework has set itself which weighs their losses by
-    their items. Ends the process where it would add up others than the script's: larger ones, or of its last batch another part."""
+    call, which are mostly the script's own. `own`: the script's own accumulation. `made`: the size of batches that a framework has set
+    itself which weighs their losses by their items. Ends the process where it would add up others than the script's: larger ones, or
+    of its last batch another part."""
     assert hook.instrumentation is not None
     torch, settings = hook.instrumentation.torch, hook.settings
     micro = settings.micro_batch or 1
@@ -325,9 +326,8 @@ def _resize(hook: Hook, framework: str, own: int, given: Any, made: int | None =
         return
     if not loaders or any(loader.batch_sampler is None for loader in loaders):
         hook.stop_at_model("the script's loader makes batches that %s cannot have smaller" % framework)
-    if made is None and any(
-        (drawn_count(loader) or 0) % (group // own) and not drops_last(loader) for loader in loaders if own > 1
-    ):
+    ragged = (loader for loader in loaders if (drawn_count(loader) or 0) % (group // own) and not drops_last(loader))
+    if own > 1 and made is None and any(ragged):
         # Each of the script's batches counts alike then, however few samples the last one has.
         hook.stop_at_model("%s is to accumulate %d batches, and the last one of a pass is smaller" % (framework, own))
     if any(drawn_count(loader) is None and (made is None or drops_last(loader)) for loader in loaders):

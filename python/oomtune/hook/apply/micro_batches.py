@@ -6,7 +6,7 @@ import functools
 import weakref
 
 from ..watch import batch_tree
-from ..watch.loader import drawn_count, drops_last, own_batch, sample_count
+from ..watch.loader import batch_and_samples, drawn_count, drops_last, own_batch
 from .gradient_accumulator import MicroBatch
 
 TYPE_CHECKING = False
@@ -247,7 +247,7 @@ class EarlyRebatch:
         settings = self._hook.settings
         if "micro_batch" in self._hook.native or loader.batch_sampler is None:
             return
-        if own_batch(loader) != settings.own_batch or sample_count(loader) != settings.own_samples:
+        if batch_and_samples(loader) != (settings.own_batch, settings.own_samples):
             return
         own, wanted = own_batch(loader), settings.wanted
         if own is not None and wanted != own:

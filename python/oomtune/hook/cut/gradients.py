@@ -42,11 +42,12 @@ class Gradients:
     ) -> None:
         """Runs one micro-batch backward: `gradients` of its `outputs`, to its `inputs`, which were cut along `dims`."""
         found: Sequence[Any]
-        #: By number of each input its gradient as it comes: `.grad` has the input's memory order.
+        #: By number of each input its first gradient as it comes: `.grad` has the input's memory order.
         came: dict[int, Tensor] = {}
         if self._by_backward:
             for number, start in enumerate(inputs):
-                start.register_hook(functools.partial(came.__setitem__, number))
+                if self._inputs[number] is None:
+                    start.register_hook(functools.partial(came.__setitem__, number))
             self._plan.backward(outputs, gradients)
             found = [start.grad for start in inputs]
             for parameter in self._plan.parameters:

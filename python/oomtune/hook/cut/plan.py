@@ -319,10 +319,10 @@ class Plan:
         """For a micro-batch's backward pass: the first ones show what hooks on its modules leave on the weights."""
         self._backward_passes += 1
         looks = self._backward_passes <= FIRST and self._sharded is None
-        attributes = Attributes(self._torch, self._learns if looks else ())
+        attributes = Attributes(self._torch, self._learns) if looks else None
         with self.in_backward():
             yield
-        left = attributes.changed()
+        left = attributes.changed() if attributes is not None else []
         if left:
             what = "its backward pass leaves something on its weights (%s), and would leave that of a micro-batch"
             self.refuse(LeavesOnWeights(what % ", ".join(left[:3])))

@@ -10,7 +10,7 @@ import time
 import weakref
 
 from ..watch.growing_variables import GrowingVariables
-from ..watch.loader import own_batch, sample_count
+from ..watch.loader import batch_and_samples
 from ..watch.memory import device_memory
 from .batch_call import BatchCall
 from .batch_resizer import BatchResizer
@@ -181,7 +181,7 @@ class FirstSteps:
         except TypeError:  # a list
             self._sampler = lambda: sampler
         self._key = id(sampler)
-        self.batch, self._samples = own_batch(loader), sample_count(loader)
+        self.batch, self._samples = batch_and_samples(loader)
         self._passed = None
 
     def _begin(self) -> None:

@@ -10,7 +10,7 @@ import weakref
 
 from ..apply.pending_rung import PendingRung
 from ..report.training_loop import describe
-from ..watch.loader import own_batch, sample_count
+from ..watch.loader import own_batch
 from .batch_factory import UnsuitableLoader
 from .probe import ProbeRequest
 from .probe_controller import ProbeController
@@ -111,7 +111,6 @@ class MeasureController(ProbeController):
             hook.connection.send(describe(self._instrumentation, None, None, self._called_with))
         else:
             self._call_resizer.release()
-            self._told = (own_batch(iterator.loader), sample_count(iterator.loader))
             hook.connection.send(describe(self._instrumentation, loader, self._look(iterator)))
         self._measured = None if loader is None else weakref.ref(loader)
         self._own_batch = None if loader is None else own_batch(loader)

@@ -14,7 +14,7 @@ import weakref
 from ..apply.knobs import RungKnobs
 from ..report.exceptions import caught_oom_message
 from ..report.training_loop import describe
-from ..watch.loader import own_batch, sample_count
+from ..watch.loader import batch_and_samples, own_batch
 from .batch_factories import BatchFactories
 from .batch_factory import UnsuitableLoader
 from .batch_size_variables import BatchSizeVariables
@@ -261,10 +261,9 @@ class ProbeController:
 
     def _describe(self, iterator: LoaderIterator) -> None:
         hook = self._hook
-        own = own_batch(iterator.loader)
-        self._told = (own, sample_count(iterator.loader))
         try:
             factory = self._factories.factory(iterator)
+            own = own_batch(iterator.loader)
             if hook.settings.sets_variables and own is not None:
                 self._variables = BatchSizeVariables(own, sys._getframe())
             hook.connection.send(
@@ -332,6 +331,8 @@ class ProbeController:
         self._rewind.batch_requested()
         if self._iterator is None or self._iterator() is not iterator:
             self._iterator = weakref.ref(iterator)
+            if not self._trains:
+                self._told = batch_and_samples(iterator.loader)
             self._accumulator.start_pass()
         self._accumulator.batch_requested()
         if self.probe.measurement is None or self._prefetching:
@@ -411,7 +412,7 @@ class ProbeController:
         before, loader = self._iterator(), iterator.loader
         if before is iterator or (before is not None and not before.finished):
             return
-        if self._told != (own_batch(loader), sample_count(loader)):
+        if self._told != batch_and_samples(loader):
             self._hook.goodbye(
                 "other_loop", "a loop over a loader ended before anything was trained, and another one began"
             )

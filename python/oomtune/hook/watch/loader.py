@@ -136,6 +136,11 @@ def sample_count(loader: Loader) -> int | None:
         return None
 
 
+def batch_and_samples(loader: Loader) -> tuple[int | None, int | None]:
+    """By which a loader is known again: the samples in a batch as the script made it, and those of its data set."""
+    return own_batch(loader), sample_count(loader)
+
+
 def drawn_count(loader: Loader) -> int | None:
     """Samples that one pass over the loader draws; None if unknown."""
     batches = _batch_sampler(loader)
