@@ -4,10 +4,10 @@
  * that is made here. Records what find-batch found, whether that holds in a fresh process and 2 % more does not, what the
  * search cost beside a bare start, and how far the weights are apart when `run` lets the program stand and when it cuts its batch.
  * node bench/upstream/run.mjs --sources DIR [--device cpu|cuda:0] [--python PATH] [--jax PATH] [--only NAME,NAME] [--parts alone,search,truth,stands,cut]
- *                             [--minutes N] [--row-minutes N] [--together N] [--out FILE] [--again] [--once] [--list]
+ *                             [--minutes N] [--row-minutes N] [--together N] [--out FILE] [--again] [--once] [--keep] [--list]
  * --sources: a folder with the checkouts as <owner>/<name>; what is missing there is fetched at its commit. --out gets one
  * line of JSON for each part as it ends (default: bench/results/upstream-<cpu|cuda>.jsonl) and what stands in it is not measured again
- * without --again. --once: how far two runs of a program are apart by themselves is not asked. `--parts try` only starts each program for one step. `node bench/upstream/report.mjs` makes the page. Needs `npm run build`, redis-server, torch 2.1 or newer.
+ * without --again. --once: how far two runs of a program are apart by themselves is not asked. --keep: the folder of each row stays. `--parts try` only starts each program for one step. `node bench/upstream/report.mjs` makes the page. Needs `npm run build`, redis-server, torch 2.1 or newer.
  */
 import { execFile } from 'node:child_process';
 import {
@@ -24,28 +24,45 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
+import { parseArgs, promisify } from 'node:util';
 import PQueue from 'p-queue';
 import { parseSize } from '../../dist/common/size.js';
-import { interpreter, option, ROOT, stopRedis } from '../search/oomtune.mjs';
+import { interpreter, ROOT, stopRedis } from '../search/oomtune.mjs';
 import { PARTS } from './measure.mjs';
 import { call, missingModules } from './programs.mjs';
 import { conditionsOf, recorded, versionsOf } from './report.mjs';
 import { ROWS } from './rows/index.mjs';
 import { checkout } from './sources.mjs';
 
-const flag = (name) => process.argv.includes(name);
-const device = option('--device') ?? 'cpu';
+const text = (preset) => ({ type: 'string', default: preset });
+const { values: given } = parseArgs({
+  options: {
+    sources: text(join(tmpdir(), 'oomtune-upstream')),
+    device: text('cpu'),
+    python: text(interpreter()),
+    jax: { type: 'string' },
+    only: { type: 'string' },
+    parts: text('alone,search,truth,stands,cut'),
+    minutes: text('600'),
+    'row-minutes': text('15'),
+    together: text('1'),
+    out: { type: 'string' },
+    again: { type: 'boolean' },
+    once: { type: 'boolean' },
+    keep: { type: 'boolean' },
+    list: { type: 'boolean' },
+  },
+});
+const { device, python } = given;
 const kind = device === 'cpu' ? 'cpu' : 'cuda';
-const python = option('--python') ?? interpreter();
 /** An interpreter with JAX: it has an environment of its own. */
-const jax = option('--jax') ?? python;
-const sources = resolve(option('--sources') ?? join(tmpdir(), 'oomtune-upstream'));
-const parts = (option('--parts') ?? 'alone,search,truth,stands,cut').split(',');
-const only = option('--only')?.split(',');
-const out = resolve(option('--out') ?? join(ROOT, 'bench', 'results', `upstream-${kind}.jsonl`));
-const until = performance.now() + Number(option('--minutes') ?? 600) * 60_000;
-const rowMinutes = Number(option('--row-minutes') ?? 15);
+const jax = given.jax ?? python;
+const sources = resolve(given.sources);
+const parts = given.parts.split(',');
+const only = given.only?.split(',');
+const out = resolve(given.out ?? join(ROOT, 'bench', 'results', `upstream-${kind}.jsonl`));
+const until = performance.now() + Number(given.minutes) * 60_000;
+const rowMinutes = Number(given['row-minutes']);
 /** Models of the usual size on a GPU, tiny ones on the CPU. */
 const SCALE = kind === 'cuda' ? '-base' : '';
 const rows = ROWS.filter(({ name, ...row }) => kind in row && (!only || only.some((word) => name.includes(word))));
@@ -121,7 +138,7 @@ async function placeOf(row) {
     budgetBytes: parseSize(settings.budget),
     own: settings.own,
     cut: settings.cut,
-    once: flag('--once'),
+    once: given.once,
     standIns: await missingModules(row.program === '{jax}' ? jax : python, row.logs ?? []),
     argv: line,
     command: row.placeholders ? line('{micro_batch}') : line(settings.own),
@@ -154,7 +171,7 @@ const places = new Set();
 
 function leave(place) {
   stopRedis(place.home);
-  if (flag('--keep')) say(`kept: ${place.scratch}`);
+  if (given.keep) say(`kept: ${place.scratch}`);
   else rmSync(place.scratch, { recursive: true, force: true });
   places.delete(place);
 }
@@ -170,7 +187,7 @@ for (const signal of ['SIGINT', 'SIGTERM']) {
 }
 
 async function measure(row) {
-  const known = flag('--again') ? {} : (recorded(out).get(row.name) ?? {});
+  const known = given.again ? {} : (recorded(out).get(row.name) ?? {});
   const left = parts.filter((part) => known[part] === undefined || known[part]?.failed);
   // Weights are compared with those of a run of this scratch folder.
   if ((left.includes('stands') || left.includes('cut')) && !left.includes('alone')) left.unshift('alone');
@@ -204,12 +221,12 @@ async function measure(row) {
   }
 }
 
-if (flag('--list')) {
+if (given.list) {
   const width = Math.max(...rows.map(({ name }) => name.length));
   for (const row of rows) process.stdout.write(`${row.name.padEnd(width)}  ${row.repository} ${row.folder ?? ''}\n`);
   process.exit(0);
 }
 mkdirSync(dirname(out), { recursive: true });
-const queue = new PQueue({ concurrency: Number(option('--together') ?? 1) });
+const queue = new PQueue({ concurrency: Number(given.together) });
 await queue.addAll(rows.map((row) => () => measure(row)));
 say(`done: ${out}`);

@@ -118,6 +118,7 @@ class Loaders(unittest.TestCase):
             target = os.path.join(folder, "weights")
             result = run(GROWING, mode, arguments=[target], **env)
             self.assertEqual(result.status, 0, result.errors)
+            self.told = [message for message in result.messages if message["t"] == "warn"]
             return torch.load(target)
 
     def test_each_keeps_its_own_batches_where_nobody_asks_for_others(self):
@@ -125,6 +126,7 @@ class Loaders(unittest.TestCase):
         knobs = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 2, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
         for cut in ("model", "loader"):
             tuned = self.saved("apply", OOMTUNE_CUT=cut, OOMTUNE_OWN_BATCH=4, **knobs)
+            self.assertIn("own_batches", [message["code"] for message in self.told])
             # Cut at the loader, the loop goes round for each micro-batch.
             self.assertEqual(tuned.pop("steps"), bare["steps"] if cut == "model" else 135)
             for name, value in tuned.items():

@@ -204,7 +204,11 @@ class ApplyController:
         own = self._early.own_batch(loader)
         if self._hook.settings.keeps_batches:
             # A loader that is gone over before or after the one that a search has seen may have smaller or larger batches.
-            wanted = self._own or wanted
+            recorded, wanted = wanted, self._own or wanted
+            if wanted != recorded:
+                self._instrumentation.telemetry.warn(
+                    "own_batches", DIFFERENCES["own_batches"] % (wanted, recorded, self._micro)
+                )
         if leading or own is None or not self._own:
             return wanted, self._micro
         scaled = max(1, round(wanted * own / self._own))

@@ -20,6 +20,7 @@ DIFFERENCES = {
     "token_mean": "A loss is a mean over tokens: micro-batches are weighed by samples, not by tokens.",
     "variable_length": "Samples differ in length: a mean over tokens is weighed by samples when micro-batches accumulate.",
     "uncuttable": "The data set yields batches that cannot be cut: they are used whole, whatever memory they take.",
+    "own_batches": "A loader makes batches of %d here, where %d were recorded: they stay as they are, and those larger than %d are cut.",
     "dataset_on_device": "The data set lies on the device and takes memory from the training.",
 }
 
