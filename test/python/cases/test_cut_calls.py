@@ -241,8 +241,9 @@ class Calls(CutCase):
     def helped(self, make, **more):
         """Trains a model beside another one that no optimizer steps; returns how many rows that was called with."""
         other = make()
-        seen = []
-        other.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+        seen, forward = [], other.forward
+        # (no hook: one that keeps something has to see the whole batch)
+        other.forward = lambda x: (seen.append(len(x)), forward(x))[1]
         loss = lambda model, x: nn.functional.mse_loss(model(x), of(other, x)) + other(model(x).repeat(1, 2)).mean()  # noqa: E731
 
         def of(module, x):

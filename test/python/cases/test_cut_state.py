@@ -1,5 +1,6 @@
 """Modules that keep something from one call to the next."""
 
+import functools
 import unittest
 
 import torch
@@ -112,6 +113,48 @@ class Watching(PerSample):
         self.seen = len(outputs[0])
 
 
+class Statistics(nn.Module):
+    """A hook of the script's gathers what goes into its first layer, as preconditioners do: in a variable around it, in an object, or
+    in what it is given with each call."""
+
+    def __init__(self, place):
+        super().__init__()
+        self.net, self.gathered, self.calls = net(), {}, [0]
+        hook = {"variable": self.around(), "object": self.gather, "argument": functools.partial(put, self.gathered)}
+        self.net[0].register_forward_pre_hook(hook[place])
+
+    def around(self):
+        gathered, calls = self.gathered, self.calls
+
+        def hook(layer, args):
+            gathered[layer] = args[0].t() @ args[0] / len(args[0])
+            calls[0] += 1
+
+        return hook
+
+    def gather(self, layer, args):
+        put(self.gathered, layer, args)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+def put(gathered, layer, args):
+    gathered.setdefault(layer, []).append(args[0].mean())
+
+
+class Counted(nn.Module):
+    """Its loss goes by how often it was called, which it counts for others."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.count = net(), 0
+
+    def forward(self, x):
+        self.count += 1
+        return self.net(x)
+
+
 class LargeBuffers(CutCase):
     def test_quantised_weights_are_not_copied(self):
         with Copies() as copies:
@@ -152,6 +195,7 @@ class State(CutCase):
         for told in (False, True):
             self.refused(why, lambda: PerSample(told), mean_square, rows)  # noqa: B023
         self.same(lambda: Watching(True), mean_square, rows)
+        self.assertIn("kept", self.warned)
 
     def test_what_changes_no_output_is_none(self):
         kept = []
@@ -163,6 +207,40 @@ class State(CutCase):
         self.same(Caching, loss, lambda: torch.randn(64, 8))
         # Three steps of four micro-batches, three of them run again, and nothing of the runs that looked at it.
         self.assertEqual((kept[0].calls, kept[-1].calls), (3, 3 * (4 + 3)))
+        self.assertIn("kept", self.warned)
+
+    def test_what_hooks_gather_is_told_of_and_a_look_leaves_nothing_in_it(self):
+        for place in ("variable", "object", "argument"):
+            self.warned.clear()
+            seen = []
+
+            def loss(model, x):
+                seen.append(model)  # noqa: B023
+                return mean_square(model, x)
+
+            self.same(lambda: Statistics(place), loss, rows)  # noqa: B023
+            self.assertIn("kept", self.warned)
+            if place == "variable":
+                self.assertEqual((seen[0].calls[0], seen[-1].calls[0]), (3, 3 * (4 + 3)))
+            else:
+                self.assertEqual([len(next(iter(each.gathered.values()))) for each in (seen[0], seen[-1])], [3, 21])
+
+    def test_a_count_is_told_of_and_a_cache_is_not(self):
+        self.same(Counted, mean_square, rows)
+        self.assertEqual(self.warned, ["kept"])
+        self.warned.clear()
+
+        class Cached(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net, self.masks, self.rows = net(), {}, None
+
+            def forward(self, x):
+                self.rows = self.masks.setdefault(x.shape[1], torch.ones(x.shape[1]))
+                return self.net(x * self.rows)
+
+        self.same(Cached, mean_square, rows)
+        self.assertEqual(self.warned, [])
 
     def test_a_refused_module_keeps_what_it_had(self):
         torch.manual_seed(0)

@@ -205,6 +205,8 @@ class Cut:
             reductions = Reductions(self._torch, leaves, dims)
             plan.accumulates_by_backward()
             plan.settle(tree, leaves, dims, reductions, parts)
+            if not plan.was_cut:
+                plan.tell_kept(tree, leaves, dims)
             call = CutCall(
                 self._torch, plan, tree, leaves, dims, reductions, parts, self._most_parts, padding, shortened or {}
             )

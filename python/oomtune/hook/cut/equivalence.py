@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 
+from .attributes import alike
 from .comparison import COARSE, FINE, NO_MEAN, Comparison, half_of
 from .constant_weights import redrawn, varied
 from .outputs import Concatenated, Shared, WeightedSum
@@ -19,7 +20,7 @@ from .state import fails_on_fewer, stateless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Collection, Sequence
+    from typing import Any, Callable, Collection, Sequence
 
     from ..types import Leaves, Span, Tensor, Torch, Tree
     from .batch_dims import BatchDims
@@ -86,6 +87,25 @@ class EquivalenceCheck:
         # Three and two: such a loss may ask for two at least. Not two and two: the logarithm of four, with which a contrast of four
         # begins, is twice that of two, as if it were a sum.
         return self._compare(self._unlike_rows(5)).compares_samples(self._reductions)
+
+    def keeps(self) -> list[str]:
+        """Names of what a forward pass leaves on the modules, or where hooks on them write to, and the next one, of other samples, leaves
+        otherwise: a figure of the samples or a count, and no cache."""
+        rows = self._chosen_rows()
+        left: list[dict[str, Any]] = []
+        with self._sandbox.entered(False, False) as random, self._torch.enable_grad():
+            attributes = self._sandbox.attributes()
+            for chosen in (rows[:-1], rows[1:]):
+                random.restore()
+                try:
+                    self._run(self._inputs(chosen))
+                except Exception as failed:
+                    if _out_of_memory(failed):
+                        raise
+                    return []  # not of so few samples: nothing is known of it
+                left.append(attributes.left())
+        one, other = left
+        return [name for name in sorted(other) if not alike(self._torch, one.get(name), other[name], unknown=True)]
 
     def check_untouched(self) -> None:
         """Raises Uncuttable if a forward pass moves a generator or changes a buffer or an attribute."""

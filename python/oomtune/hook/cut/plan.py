@@ -13,6 +13,7 @@ from .attributes import Attributes
 from .buffers import Buffers, compiled
 from .equivalence import EquivalenceCheck
 from .fsdp import ShardedWeights
+from .hook_variables import hook_variables
 from .outputs import Shared, WeightedSum
 from .pytree import tree_with
 from .redraws import no_cudnn
@@ -46,6 +47,7 @@ DIFFERENCES = {
     "random_draws": RANDOM_DRAWS,
     "equal_rows": "Micro-batches are not made by tokens but of equal numbers of samples, as the inputs do not tell how long the samples are.",
     "untrimmed": "Micro-batches keep the padding of their batch: %s.",
+    "kept": "The model keeps something of its calls besides what they return (%s): where the script reads that, it is of micro-batches.",
     "cudnn": "Recurrent networks run without cuDNN, as the dropout between its layers cannot be drawn again in the backward pass.",
     "fp16": "In fp16 the gradients of a micro-batch overflow later than those of the whole batch: the loss scaler may skip fewer steps.",
 }
@@ -186,6 +188,15 @@ class Plan:
         if self._without_cudnn:
             self._context.warn("cudnn")
 
+    def tell_kept(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> None:
+        """Before the first cut call."""
+        if self._sharded is None and not self._ranks.together and not compiled(self.module):
+            self._tell(self._equivalence(tree, leaves, dims).keeps())
+
+    def _tell(self, kept: list[str]) -> None:
+        if kept:
+            self._context.warn("kept", ", ".join(kept[:3]))
+
     def check_untouched(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> None:
         """Raises Uncuttable if micro-batches would draw other random numbers, or leave other buffers or statistics than the whole batch."""
         norm = self._torch.nn.modules.batchnorm._NormBase
@@ -320,8 +331,11 @@ class Plan:
         self._backward_passes += 1
         looks = self._backward_passes <= FIRST and self._sharded is None
         attributes = Attributes(self._torch, self._learns) if looks else None
+        variables = Attributes(self._torch, [], hook_variables(self._torch, self.modules)) if looks else None
         with self.in_backward():
             yield
+        if variables is not None:
+            self._tell(variables.changed())
         left = attributes.changed() if attributes is not None else []
         if left:
             what = "its backward pass leaves something on its weights (%s), and would leave that of a micro-batch"

@@ -8,6 +8,7 @@ from ..watch.rng_state import RngState
 from .attributes import Attributes
 from .autocast import device_types
 from .buffers import Snapshot, buffer_keys
+from .hook_variables import hook_variables
 from .written_weights import Weights
 
 TYPE_CHECKING = False
@@ -28,7 +29,9 @@ class Sandbox:
         self._sharded = sharded
 
     def attributes(self) -> Attributes:
-        return Attributes(self._torch, () if self._sharded else self._modules)
+        """What the modules keep, and what the hooks on them do."""
+        modules = [] if self._sharded else self._modules
+        return Attributes(self._torch, modules, hook_variables(self._torch, modules))
 
     def random(self) -> RngState:
         return RngState(self._torch, self._devices)
