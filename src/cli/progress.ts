@@ -51,6 +51,8 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
     shown = true;
   };
 
+  const told = new Set<string>();
+
   /** The last of a search; the steps of a run are none of it. */
   const searched = (total?: number): void => {
     wipe();
@@ -104,7 +106,9 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           );
           break;
         case 'note':
-          line(`${paint('yellow', 'note:')} ${event.text}`);
+          // A search and the run after it have the same to say of a command.
+          if (!told.has(event.text)) line(`${paint('yellow', 'note:')} ${event.text}`);
+          told.add(event.text);
           break;
       }
     },

@@ -124,6 +124,13 @@ describe('progress', () => {
     expect(shown(true, { TERM: 'xterm' })).not.toContain('\u001b]0;evil');
   });
 
+  it('says once what a search and the run after it have to note', () => {
+    let text = '';
+    const view = createProgress({ isTTY: false, columns: 80, write: (part) => (text += part) }, {});
+    for (const word of ['one', 'two', 'one']) view.show({ type: 'note', text: word });
+    expect(text).toBe('note: one\nnote: two\n');
+  });
+
   it('on a terminal says for whom it waits on one line, which the start replaces', () => {
     const device = EVENTS[0] as Progress;
     const waits = ['waits for j-aaaa', 'waits for j-bbbb'].map((reason): Progress => ({ type: 'waiting', reason }));

@@ -36,6 +36,16 @@ describe('a batch that cannot be cut', () => {
     expect(report.failure?.evidence).toContain('depends on the other samples');
   });
 
+  it('ends with that reason alone, not with the last words of what was tried whole after it', async () => {
+    const bench = workbench('run', [python, 'mixing.py'], { budget: '50MiB', amp: 'off' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'failed', exit_code: 1, signal: null, failure: { class: 'user_error' } });
+    expect(bench.events.filter(({ type }) => type === 'probe').length).toBeGreaterThan(1);
+    // (what the job itself had run out of memory with is told once, before the search)
+    expect(notes(bench)).toContain('Only what takes the whole batch at once is tried.');
+    expect(notes(bench).split('Only what takes the whole batch')[1]).not.toMatch(/File "|alloc_cpu|^\^+$/m);
+  });
+
   it('is told as whole where none of the model’s calls was cut', async () => {
     const bench = workbench('run', [python, 'uncalled.py'], { budget: '40MiB', amp: 'off', checkpointing: 'off' });
     const report = await runJob(bench.request, bench.deps);

@@ -186,6 +186,7 @@ export class KnobSearch {
             : action,
       ...seenBy(this.#prober, this.#journal),
       diagnosis: this.#prober.diagnosis,
+      refused: false,
       whys: this.#whys,
       notes: this.#notes,
       crash: crash === null ? null : (this.#journal.find((one) => one.knob?.value === crash.micro_batch) ?? null),

@@ -62,10 +62,10 @@ export class JobReports {
 
   /** The report after a search without an answer: the job ended as its last launch did. */
   async withoutRun(target: Target, outcome: SearchOutcome): Promise<RunReport> {
-    const { action, diagnosis } = outcome;
+    const { action, diagnosis, refused } = outcome;
     const exhausted = action.type === 'exhausted';
     const last = this.launches.at(-1);
-    const run = exhausted || last === undefined ? null : await this.deps.runtime.adopt(last.dir);
+    const run = exhausted || refused || last === undefined ? null : await this.deps.runtime.adopt(last.dir);
     const exit = (await run?.wait()) ?? null;
     // Launches of a search do not write to the terminal, so their last lines are shown here.
     if (run !== null && this.request.foreground) {
@@ -75,7 +75,7 @@ export class JobReports {
     const ended = exit?.ended_by === 'cancel' && !isEnded(this.deps.signal);
     return {
       ...this.#frame(target, null),
-      exit_code: ended ? FAILED : (exit?.code ?? null),
+      exit_code: ended || refused ? FAILED : (exit?.code ?? null),
       signal: ended ? null : (exit?.signal ?? null),
       outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
       failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.request.options, outcome) : diagnosis,

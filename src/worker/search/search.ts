@@ -43,6 +43,8 @@ export interface SearchOutcome extends Seen {
   notes: string[];
   /** Of the last launch that died; null: none did. */
   diagnosis: Diagnosis | null;
+  /** It ended as the batch cannot be cut, however its last launch died. */
+  refused: boolean;
 }
 
 /** What of an outcome the prober and the journal tell, however it ended. */
@@ -242,6 +244,7 @@ export class Search {
           : diagnosis && failed
             ? withRung(diagnosis, failed.rung, this.target.baseRung)
             : diagnosis,
+      refused: reached !== action,
       whys: this.#whys,
       notes: [...this.#notes(failed), ...(action.type === 'exhausted' ? this.#unmoved : [])],
     };

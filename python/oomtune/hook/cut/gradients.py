@@ -54,6 +54,7 @@ class Gradients:
                 if parameter.grad is not None and parameter.grad.is_sparse:
                     # Added up, they would have the rows of all samples.
                     parameter.grad = parameter.grad.coalesce()
+            self._take_over()
         else:
             found = self._plan.gradients(outputs, [*inputs, *self._plan.parameters], gradients)
             for number, gradient in enumerate(found[len(inputs) :]):
@@ -62,6 +63,15 @@ class Gradients:
         for number, dim in enumerate(dims):
             if found[number] is not None:
                 self._add_input(number, found[number], dim, group, came.get(number, found[number]))
+
+    def _take_over(self) -> None:
+        """A compiled module may have made the gradients in the memory of a CUDA graph, which its next run writes to."""
+        if not self._plan.compiled:
+            return
+        for number, parameter in enumerate(self._plan.parameters):
+            if parameter.grad is not None and number not in self._ours:
+                parameter.grad = parameter.grad.clone()
+                self._ours.add(number)
 
     def totals(self) -> MaybeTensors:
         """Gradients of the call's inputs that require them, followed by those of the parameters."""
@@ -99,7 +109,7 @@ class Gradients:
     def _add_parameter(self, number: int, gradient: Tensor) -> None:
         total = self._parameters[number]
         if total is None:
-            self._parameters[number] = gradient
+            self._parameters[number] = gradient.clone() if self._plan.compiled else gradient
         elif number not in self._ours or total.is_sparse or gradient.is_sparse:
             added = total + gradient
             self._parameters[number] = added.coalesce() if added.is_sparse else added

@@ -126,7 +126,8 @@ class Plan:
         self._without_cudnn = False
         #: Micro-batches of equal size: batch statistics need samples, and each other size would be compiled anew.
         norm = torch.nn.modules.batchnorm._NormBase
-        self.even = not self.keeps_last() or any(isinstance(each, norm) or compiled(each) for each in self.modules)
+        self.compiled = any(map(compiled, self.modules))
+        self.even = not self.keeps_last() or self.compiled or any(isinstance(each, norm) for each in self.modules)
         self.trimming = Trimming(torch, lambda reason: context.warn("untrimmed", reason))
         # Without the compiled wrapper: nothing is compiled anew for two samples.
         self._not_compiled = getattr(module, "_orig_mod", module)
