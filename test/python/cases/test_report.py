@@ -139,6 +139,17 @@ class Reports(unittest.TestCase):
             told = self.failing(head + where % fails, "apply").one("exception")
             self.assertEqual((told["oom"], told["phase"], told["gradients"]), (True, phase, False), where)
 
+    def test_torch_turns_gradients_off_for_its_own_work(self):
+        # As FSDP's exchanges between ranks do, within a forward pass.
+        told = self.failing(
+            "def gather(): raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"
+            "gather.__module__ = 'torch.distributed.fsdp'\n"
+            "for x, y in DataLoader(data, batch_size=8):\n"
+            "    torch.no_grad()(gather)()\n",
+            "apply",
+        ).one("exception")
+        self.assertEqual((told["oom"], told["phase"], "gradients" in told), (True, "train", False))
+
     def test_gradients_that_an_optimizer_turns_on_for_its_closure_are_of_the_training(self):
         # As SAM is written: its step, without gradients, calls the closure with them.
         head = (
