@@ -154,10 +154,10 @@ def _guard(frame: FrameType) -> str:
     """The name of the guard whose decorator's frame this is; the function's own where it is none, and empty around a function of torch's:
     that gathers sharded weights without gradients, which says nothing of the script."""
     name = frame.f_code.co_name
-    if name != "decorate_context":
-        return name
     if (getattr(frame.f_locals.get("func"), "__module__", None) or "").startswith("torch."):
         return ""
+    if name != "decorate_context":
+        return name
     maker = frame.f_locals.get("ctx_factory", frame.f_locals.get("self"))
     guard = getattr(maker, "__self__", maker)
     return (guard if isinstance(guard, type) else type(guard)).__name__
