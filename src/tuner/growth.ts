@@ -25,5 +25,5 @@ export function growthAction(
 export function growthTold(o: Observation, budgetBytes: number): string {
   const keeper = o.kept_by ? `, kept by ${o.kept_by}` : '';
   const steps = stepsToFull(o, budgetBytes);
-  return `Memory grows by ${formatBytes(o.growth_bytes_per_step ?? 0)} with every step${keeper}: at micro-batch ${o.micro_batch} the budget is full after about ${steps} steps, and no batch size helps for long`;
+  return `Memory grows by ${formatBytes(o.growth_bytes_per_step ?? 0)} with every step${keeper}: at micro-batch ${o.micro_batch} the budget is full after about ${steps} steps, and no batch size helps for long, unless the script empties that before (after each pass, say)`;
 }
