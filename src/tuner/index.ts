@@ -5,7 +5,7 @@ export { breakdownOf, PARTS } from './memory-breakdown.js';
 export { doubtOf, leavesRoomForPieces, peakBytes } from './peaks.js';
 export { failsAlone } from './single-sample.js';
 export { closingSize, isCloseEnough, type Sizes, valuesBetween } from './sizes.js';
-export { largestDivisor, stepDown } from './step-down.js';
+export { halved, largestDivisor, stepDown } from './step-down.js';
 export { longestWithin } from './token-limit.js';
 export { Tuner } from './tuner.js';
 export type * from './types.js';

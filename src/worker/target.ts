@@ -199,6 +199,7 @@ export class Target {
     // By these the training's loader is recognised before its loop begins.
     const ownBatch = this.own.microBatch ?? (this.carrier('micro_batch') === 'hook' ? null : config?.micro_batch);
     if (ownBatch != null) env.OOMTUNE_OWN_BATCH = String(ownBatch);
+    else if (config !== null && this.keepsUnknown) env.OOMTUNE_OWN_BATCH = 'unknown';
     if (this.own.samples) env.OOMTUNE_OWN_SAMPLES = String(this.own.samples);
     for (const { name, value } of this.request.knobs ?? []) env[knobVariable(name)] = String(value);
     if (resume) env.OOMTUNE_RESUME = '1';
@@ -215,6 +216,14 @@ export class Target {
   /** Whether the hook sets the micro-batches: the loop keeps its own batches, of whatever size. */
   get isCutByHook(): boolean {
     return this.carrier('micro_batch') === 'hook';
+  }
+
+  /** Whether the loop keeps its own batches, which have no one size that is known, as nobody asks for others. */
+  get keepsUnknown(): boolean {
+    const { purpose, options } = this.request;
+    return (
+      purpose !== 'find-batch' && options.effectiveBatch === null && this.isCutByHook && this.own.microBatch === null
+    );
   }
 
   get expandableSegments(): ExpandableSegments {

@@ -28,4 +28,16 @@ describe('a script whose own batch does not fit', () => {
     const log = readFileSync(join(launches.findLast(({ purpose }) => purpose === 'run')?.dir as string, 'log'), 'utf8');
     expect(log).toMatch(/^epoch 0 step 4 .*\nepoch 1 step 8 /);
   });
+
+  it('keeps batches of no one size, too, which are cut into micro-batches that fit', async () => {
+    const bench = workbench('run', [python, 'unlike.py'], { budget: '80MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, cut: { cut: 'model' } });
+    expect(report.config?.accumulation).toBe(1);
+    const launches = bench.persisted.flatMap((patch) =>
+      'launches' in patch ? (patch.launches as { dir: string; purpose: string }[]) : [],
+    );
+    const log = readFileSync(join(launches.findLast(({ purpose }) => purpose === 'run')?.dir as string, 'log'), 'utf8');
+    expect(log).toContain('sizes [1024, 512, 1024, 1024, 1024, 512]');
+  });
 });

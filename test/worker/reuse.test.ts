@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Recommendation } from '../../src/contract/recommendation.js';
-import { largestDivisor, stepDown } from '../../src/tuner/index.js';
+import { halved, largestDivisor, stepDown } from '../../src/tuner/index.js';
 import { configFrom } from '../../src/worker/run/reuse.js';
 
 const recommendation: Recommendation = {
@@ -138,6 +138,20 @@ describe('stepping down after a late out-of-memory error', () => {
       }),
     );
     expect(largestDivisor(97, 50)).toBe(1);
+  });
+
+  it('halves the micro-batch alone where no effective batch is to be kept', () => {
+    const config = {
+      micro_batch: 151,
+      accumulation: 2,
+      world_size: 1,
+      effective_batch: 302,
+      amp: 'off' as const,
+      checkpointing: false,
+    };
+    expect(halved(config, { minBatch: 1 })).toMatchObject({ micro_batch: 75, accumulation: 2, effective_batch: 150 });
+    expect(halved(config, { minBatch: 76 })).toBeNull();
+    expect(halved({ ...config, micro_batch: 1 }, { minBatch: 1 })).toBeNull();
   });
 
   it('neither accumulates nor goes below the smallest micro-batch where the options forbid it', () => {

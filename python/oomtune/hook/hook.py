@@ -191,6 +191,8 @@ class Hook:
             return "model", "the script makes its batches without a DataLoader"
         if self.counts_batches is not None:
             return "model", "%s counts the batches of a pass before it" % self.counts_batches
+        if self.settings.keeps_unknown and self.accumulates is not None:
+            return "model", "the batches that %s takes have no one size that is known" % self.accumulates
         if asked in ("model", "loader"):
             return asked, "asked for with --cut"
         if self.settings.counts_tokens:

@@ -38,6 +38,8 @@ class Settings:
         self.own_accumulation = _count(environ, "OOMTUNE_OWN_ACCUMULATION") or 1
         #: The own batch of the script's loader and the samples of its data set, if a search has seen them.
         self.own_batch = _count(environ, "OOMTUNE_OWN_BATCH")
+        #: Its batches have no one size that is known, and nobody has asked for others.
+        self.keeps_unknown = self.mode == "apply" and environ.get("OOMTUNE_OWN_BATCH") == "unknown"
         self.own_samples = _count(environ, "OOMTUNE_OWN_SAMPLES")
         #: As the whole command has it, whoever brings it.
         self.rung = RungKnobs.from_environment(environ, RungKnobs.NAMES)
@@ -106,7 +108,7 @@ class Settings:
     @property
     def keeps_batches(self) -> bool:
         """The optimizer sees the script's own batches, however many samples each loader's have: nobody has asked for others."""
-        return self.own_batch is not None and self.own_batch == self.wanted
+        return self.keeps_unknown or self.own_batch == self.wanted
 
     @property
     def probing(self) -> bool:

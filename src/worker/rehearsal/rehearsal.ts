@@ -2,8 +2,8 @@ import { aborted } from '../../common/within.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Rehearsed as Message } from '../../contract/hook.js';
 import type { PhasePeak, Rehearsal } from '../../contract/rehearsal.js';
-import { type Config, withMicroBatch } from '../../contract/rung.js';
-import { stepDown } from '../../tuner/index.js';
+import type { Config } from '../../contract/rung.js';
+import { halved, stepDown } from '../../tuner/index.js';
 import { launchRehearsal, type Owner } from '../launch/launch.js';
 import type { Session } from '../launch/session.js';
 import { diagnoseSession } from '../search/observe.js';
@@ -38,7 +38,7 @@ export async function rehearse(owner: Owner, wanted: Config | null): Promise<Reh
   }
   const budget = target.memory.roomBytes;
   const follows = target.carrier('micro_batch') !== 'hook';
-  const free = request.purpose === 'find-batch' && request.options.effectiveBatch === null;
+  const free = (request.purpose === 'find-batch' && request.options.effectiveBatch === null) || target.keepsUnknown;
   let config = wanted;
   for (let smaller = 0; ; smaller += 1) {
     const rehearsed = await once(owner, config);
@@ -47,7 +47,7 @@ export async function rehearse(owner: Owner, wanted: Config | null): Promise<Reh
     if (outOfMemory(rehearsed, budget) === null) return { config, rehearsal, notes: notesOf(rehearsed), failure: null };
     const next =
       config !== null && smaller < MOST_SMALLER && smallerHelps(rehearsed, config, { follows, free, budget })
-        ? lower(config, free, request.options)
+        ? (free ? halved : stepDown)(config, request.options)
         : null;
     const failure = failureOf(rehearsed, budget);
     if (next === null) return { config, rehearsal, notes: [], failure };
@@ -55,15 +55,6 @@ export async function rehearse(owner: Owner, wanted: Config | null): Promise<Reh
     deps.progress({ type: 'note', text });
     config = next;
   }
-}
-
-/** The next smaller size; `free`: the effective batch goes down with it. Null: there is none. */
-function lower(config: Config, free: boolean, options: Parameters<typeof stepDown>[1]): Config | null {
-  if (!free) return stepDown(config, options);
-  const size = Math.floor(config.micro_batch / 2);
-  if (size < Math.max(1, options.minBatch)) return null;
-  const { world_size: world, accumulation } = config;
-  return { ...withMicroBatch(config, size, accumulation), effective_batch: size * accumulation * world };
 }
 
 async function once(owner: Owner, config: Config | null): Promise<Rehearsed> {

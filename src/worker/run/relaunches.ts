@@ -3,7 +3,7 @@ import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Config } from '../../contract/rung.js';
 import type { Run } from '../../runtime/types.js';
-import { stepDown } from '../../tuner/index.js';
+import { halved, stepDown } from '../../tuner/index.js';
 import { isLost, runWithoutFolder } from '../launch/ends.js';
 import { neededBytes } from '../search/observe.js';
 import type { Target } from '../target.js';
@@ -172,6 +172,6 @@ function afterFailure(
 function lessMemory(target: Target, config: Config, options: WorkRequest['options']): Less | null {
   if (!config.expandable_segments && target.expandableSegments === 'possible')
     return { config: { ...config, expandable_segments: true }, how: 'expandable segments' };
-  const smaller = stepDown(config, options);
+  const smaller = (target.keepsUnknown ? halved : stepDown)(config, options);
   return smaller && { config: smaller, how: `${smaller.micro_batch} x ${smaller.accumulation}` };
 }

@@ -1,11 +1,12 @@
 """Accumulated micro-batches end at the same weights as the user's own batch."""
 
 import os
+import sys
 import tempfile
 import unittest
 
 import torch
-from support import FIXTURES, environment, run, start
+from support import FIXTURES, ROOT, environment, run, start
 
 TOLERANCE = 1e-5
 
@@ -131,8 +132,25 @@ class Loaders(unittest.TestCase):
             self.assertEqual(tuned.pop("steps"), bare["steps"] if cut == "model" else 135)
             for name, value in tuned.items():
                 self.assertLess((value - bare[name]).norm().item(), TOLERANCE, name)
+        # Nor where a search has seen no one size.
+        for cut in ("model", "loader"):
+            unknown = dict(knobs, OOMTUNE_ACCUMULATION=1, OOMTUNE_OWN_BATCH="unknown")
+            tuned = self.saved("apply", OOMTUNE_CUT=cut, **unknown)
+            self.assertNotIn("own_batches", [message["code"] for message in self.told])
+            self.assertEqual(tuned.pop("steps"), bare["steps"] if cut == "model" else 135)
+            for name, value in tuned.items():
+                self.assertLess((value - bare[name]).norm().item(), TOLERANCE, name)
         # Another effective batch was asked for.
         self.assertGreater(self.saved("apply", OOMTUNE_OWN_BATCH=8, **knobs)["steps"], bare["steps"])
+
+    def test_how_many_batches_a_loader_has_is_not_made_up(self):
+        sys.path.insert(0, os.path.join(ROOT, "python"))
+        from oomtune.hook.apply.micro_batches import Regrouped
+
+        listed = Regrouped([[0, 1, 2], [3]], 2, False, 2)
+        self.assertEqual(list(listed), [[0, 1], [2, 3]])
+        with self.assertRaisesRegex(TypeError, "how many batches of 2 the loader has is not known"):
+            len(listed)
 
 
 if __name__ == "__main__":

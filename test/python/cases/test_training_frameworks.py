@@ -370,6 +370,41 @@ class Entries(unittest.TestCase):
         run = functools.partial(support.run, imported=("transformers",))
         self.assert_at_model(run, TRAINER % 1, "the script's batch has 8 samples, and 16 were known", 4, known=16)
 
+    @needs("lightning")
+    def test_batches_of_no_one_size_stay_as_they_are_in_lightning(self):
+        run = functools.partial(support.run, imported=("lightning",))
+        listed = (
+            "DataLoader(data, batch_sampler=[list(range(n, n + size)) for n, size in ((0, 16), (16, 40), (56, 30))])"
+        )
+        for own in (1, 2):
+            script = LIGHTNING.replace("DataLoader(data, batch_size=16, shuffle=True)", listed) % own
+            self.assert_kept(run, script, "Lightning", own)
+
+    @needs("transformers")
+    def test_batches_of_no_one_size_stay_as_they_are_in_transformers(self):
+        run = functools.partial(support.run, imported=("transformers.trainer",))
+        sizes = "[list(range(n, n + size)) for n, size in ((0, 8), (8, 24), (32, 20), (52, 12))]"
+        script = OWN_LOADER % ("Text(), batch_sampler=%s" % sizes)
+        self.assert_kept(run, script.replace("max_steps=20", "num_train_epochs=3"), "transformers", 1)
+
+    def assert_kept(self, run, script, framework, own):
+        """As where a search has seen no one size, nor was another asked for."""
+        env = {
+            "OOMTUNE_MICRO_BATCH": 12,
+            "OOMTUNE_ACCUMULATION": own,
+            "OOMTUNE_OWN_ACCUMULATION": own,
+            "OOMTUNE_OWN_BATCH": "unknown",
+            "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation",
+        }
+        bare = self.weights(run, script)
+        for cut in ("auto", "loader"):
+            tuned = self.weights(run, script, OOMTUNE_CUT=cut, **env)
+            self.assertEqual(
+                self.cut, [("model", "the batches that %s takes have no one size that is known" % framework)]
+            )
+            for name, value in bare.items():
+                self.assertLess((value - tuned[name]).norm().item(), 1e-5 * max(1, value.norm().item()), name)
+
     def assert_at_model(self, run, script, why, micro=2, own=1, known=None):
         """`known`: the samples of the script's batch, of which there are four micro-batches else."""
         batch = known or 4 * micro

@@ -204,8 +204,8 @@ class ApplyController:
         own = self._early.own_batch(loader)
         if self._hook.settings.keeps_batches:
             # A loader that is gone over before or after the one that a search has seen may have smaller or larger batches.
-            recorded, wanted = wanted, self._own or wanted
-            if wanted != recorded:
+            recorded, wanted = wanted, self._own or own or wanted
+            if wanted != recorded and not self._hook.settings.keeps_unknown:
                 self._instrumentation.telemetry.warn(
                     "own_batches", DIFFERENCES["own_batches"] % (wanted, recorded, self._micro)
                 )

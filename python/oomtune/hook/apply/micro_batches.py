@@ -198,10 +198,16 @@ class Regrouped:
             yield group[start : start + self.batch_size]
 
     def __len__(self) -> int:
+        size = getattr(self.source, "batch_size", None)
         if self.sampler is not None:
             total = len(self.sampler)
+        elif size:
+            total = len(self.source) * size
         else:
-            total = len(self.source) * (getattr(self.source, "batch_size", None) or 1)
+            raise TypeError(
+                "how many batches of %d the loader has is not known, as its batch sampler tells of no size: "
+                "without --effective-batch they stay as they are" % self._wanted
+            )
         whole, rest = divmod(total, self._wanted)
         count = whole * -(-self._wanted // self.batch_size)
         return count if self.drop_last else count + -(-rest // self.batch_size)
