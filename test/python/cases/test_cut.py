@@ -594,6 +594,27 @@ class Cases(CutCase):
 
         self.same(net, inner, rows)
 
+    def test_a_call_within_a_transform(self):
+        if not hasattr(torch, "func"):
+            self.skipTest("this torch (%s) has no torch.func" % torch.__version__)
+
+        def given(model, x):
+            grad = torch.func.grad(lambda weights: torch.func.functional_call(model, weights, (x,)).pow(2).mean())
+            return sum(
+                (slope * weight).sum()
+                for slope, weight in zip(grad(dict(model.named_parameters())).values(), model.parameters())
+            )
+
+        self.refused("called within torch.func", net, given, rows)
+
+        def penalty(model, x):
+            with torch.no_grad():
+                slopes = torch.func.grad(lambda x: model(x).sum())(x)
+            per_sample = torch.func.vmap(lambda row: model(row[None]).sum())(x)
+            return model(x).pow(2).mean() + per_sample.mean() + slopes.mean()
+
+        self.same(net, penalty, rows)
+
     def test_word_vectors_next_to_nothing(self):
         def words():
             given = torch.randint(0, 50, (64, 1)), torch.randint(0, 50, (64, 6))

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 INSTEAD = " (with --cut model it does not)"
 #: Where what the loader yields in parts would be another training, too.
 NOWHERE = " (nor would --cut loader train the same)"
+#: Where nothing comes to a call by a backward pass, and gradients that the script sets take the place of those before.
+TRANSFORMED = (
+    "the model is called within torch.func (grad, vmap), where no call is cut, and gradients that are made there are not added up"
+    + NOWHERE
+)
 #: How many batch sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
 
@@ -91,7 +96,7 @@ class Cut:
         """From now on cuts batches of `batch` samples into micro-batches of at most `micro`. `most_parts`: runs only this many
         per call, in place of all; for a process that only measures. `tokens`: see Division.begin()."""
         self._seen = None
-        self._batch, self._most_parts = batch, most_parts
+        self._batch, self._most_parts, self.calls.transformed = batch, most_parts, False
         self._division.begin(micro, tokens)
         self._plans, self._around, self._outer = KnownPlans(self._torch), weakref.WeakSet(), ""
         self._context.warned.clear()
@@ -168,9 +173,8 @@ class Cut:
             self._looked = True
             self.release()
         if self.engaged and self.count + self._fitting == 0 and max(self._sizes) > self._division.micro:
-            self._refuse(
-                "no call of a model was seen whose inputs have a row for each of the batch's %d samples" % self._batch
-            )
+            missing = "no call of a model was seen whose inputs have a row for each of the batch's %d samples"
+            self._refuse(TRANSFORMED if self.calls.transformed else missing % self._batch)
 
     def cut_calls(self) -> list[str] | None:
         """The kinds of the modules whose calls were cut, for an answer that nothing fits; None: none had to be, or the first was still looked at."""

@@ -39,6 +39,10 @@ class ModelCalls:
         self._counted: tuple[int, int] | None = None
         self._parameters: set[int] = set()
         self._is_compiling = _is_compiling(torch)
+        #: Whether a transform of torch.func (grad, vmap) runs, in which a call has no backward pass.
+        self._is_transforming = _is_transforming(torch)
+        #: A call that might have been cut was in one.
+        self.transformed = False
         self._original: Call = torch.nn.Module.__call__
         self.take: Callable[[Module, Args, Kwargs], Any] | None = None
         self.auxiliary: Callable[[Module, Args, Kwargs], Any] | None = None
@@ -74,6 +78,8 @@ class ModelCalls:
                 if replaced is not None:
                     with replaced[2]:
                         return outer._go_on(self, replaced[0], replaced[1])
+            if outer._transforms():
+                return original(self, *args, **kwargs)
             take = outer.take  # `before` may have set it
             if take is not None and self.training and outer.begins(self):
                 return take(self, args, kwargs)
@@ -99,9 +105,14 @@ class ModelCalls:
 
     def _go_on(self, module: Module, args: Args, kwargs: Kwargs) -> Any:
         """Makes the call that `before` has changed: cut, or whole."""
-        if self.take is not None and module.training and self.begins(module):
+        if self.take is not None and module.training and not self._transforms() and self.begins(module):
             return self.take(module, args, kwargs)
         return self.uncut(module, args, kwargs)
+
+    def _transforms(self) -> bool:
+        transforms = bool(self._is_transforming())
+        self.transformed |= transforms
+        return transforms
 
     def outermost(self, module: Module) -> bool:
         """Whether the call is inside no other module's call."""
@@ -174,3 +185,8 @@ class ModelCalls:
 def _is_compiling(torch: Torch) -> Callable[[], bool]:
     known = getattr(getattr(torch, "compiler", None), "is_compiling", None)
     return known if known is not None else lambda: False
+
+
+def _is_transforming(torch: Torch) -> Callable[[], Any]:
+    functorch: Any = torch._C._functorch
+    return getattr(functorch, "peek_interpreter_stack", None) or functorch.are_transforms_active
