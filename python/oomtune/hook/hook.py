@@ -40,6 +40,7 @@ SEARCHING = {
     "torch.utils.tensorboard": ("probe.dry_run", "quiet_tensorboard"),
     "tensorboardX": ("probe.dry_run", "quiet_tensorboard"),
     "mlflow": ("probe.dry_run", "quiet_mlflow"),
+    "transformers.trainer_callback": ("apply.frameworks", "transformers_control"),
     "safetensors.torch": ("probe.artifact_guard", "guard_safetensors"),
     "shutil": ("probe.artifact_guard", "keep_from_shutil"),
 }

@@ -257,6 +257,19 @@ class Entries(unittest.TestCase):
         self.assert_equivalent(run, dropped, 3, 4)
 
     @needs("transformers")
+    def test_trainer_whose_callback_looks_for_its_evaluation(self):
+        """In a search it neither evaluates nor saves, though its arguments say so."""
+        run = functools.partial(support.run, imported=("transformers.trainer",))
+        quiet = """
+class Quiet(Trainer):
+    def evaluate(self, *args, **kwargs): raise AssertionError('evaluated')
+    def _save_checkpoint(self, *args, **kwargs): raise AssertionError('saved')
+Quiet(model=model, callbacks=[transformers.EarlyStoppingCallback(1)], eval_dataset=Text(),"""
+        best = "eval_strategy='steps', eval_steps=1, load_best_model_at_end=True, use_cpu"
+        script = "import transformers" + (TRAINER % 1).replace("Trainer(model=model,", quiet).replace("use_cpu", best)
+        self.drive(run, script, 1)
+
+    @needs("transformers")
     def test_trainer_with_a_loss_of_its_own(self):
         run = functools.partial(support.run, imported=("transformers.trainer",))
         knobs = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}

@@ -66,6 +66,13 @@ def _check_batch(hook: Hook, batch: int | None, made: int | None = None) -> None
         hook.stop_at_model("the script's batch has %d samples, and %d were known" % (batch, settings.own_batch or 0))
 
 
+def transformers_control(hook: Hook, module: ModuleType) -> None:
+    """In a search nothing has Trainer evaluate or save. The arguments for that stay: callbacks look at them (EarlyStoppingCallback)."""
+    if hook.settings.searching:
+        for name in ("should_evaluate", "should_save"):
+            setattr(module.TrainerControl, name, property(lambda _: False, lambda _, value: None))
+
+
 def transformers_trainer(hook: Hook, module: ModuleType) -> None:
     _look_at_trainer(hook, module.Trainer)
     if not hook.settings.searching:
@@ -161,11 +168,7 @@ def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:
     if settings.searching:
         return {
             "max_steps": NEVER,
-            "eval_strategy": "no",
-            "evaluation_strategy": "no",
             "eval_on_start": False,
-            "save_strategy": "no",
-            "load_best_model_at_end": False,
             "report_to": [],
             "push_to_hub": False,
         }
