@@ -336,6 +336,37 @@ class Cases(CutCase):
     def test_spectral_normalisation_goes_one_step_a_call(self):
         self.same(lambda: nn.Sequential(nn.utils.spectral_norm(nn.Linear(8, 8)), nn.Tanh()), mean_square, rows)
 
+    def test_computed_weights_that_are_kept_for_several_uses(self):
+        def make():
+            computed = nn.Linear(8, 8)
+            nn.utils.parametrize.register_parametrization(computed, "weight", nn.Softplus())
+            return nn.Sequential(nn.Linear(8, 8), computed)
+
+        def twice(model, x):
+            with nn.utils.parametrize.cached():
+                return mean_square(model, x) + mean_square(model, x + 1) + model[1].weight.pow(4).sum()
+
+        def at_once(model, x):
+            with nn.utils.parametrize.cached():
+                loss = twice(model, x)
+                loss.backward()
+                return loss.detach().requires_grad_()
+
+        self.same(make, twice, rows)
+        self.same(make, at_once, rows)
+        self.assertEqual(nn.utils.parametrize._cache, {})
+
+    def test_computed_weights_that_each_call_would_compute_anew_are_not_kept(self):
+        def make():
+            return nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)), nn.Tanh())
+
+        def kept(model, x):
+            with nn.utils.parametrize.cached():
+                return mean_square(model, x) + mean_square(model, x + 1)
+
+        self.same(make, mean_square, rows)
+        self.refused("without cached\\(\\)", make, kept, rows)
+
     def test_parts_that_are_called_one_by_one(self):
         self.same(net, lambda m, x: m[2](m[1](m[0](x))).pow(2).mean(), rows)
 

@@ -102,7 +102,7 @@ class Buffers:
         self._before: Snapshot | None = Snapshot(buffer_keys(module.modules()))
         #: Buffers with running statistics of the samples, and others that change.
         self._statistics: list[BufferKey] = []
-        self._others: list[BufferKey] = []
+        self.others: list[BufferKey] = []
         self._copies: dict[tuple[int, str], Tensor] = {}
         self._lends = not any(compiled(owner) for owner in module.modules())
         #: Those others after and before the very first micro-batch.
@@ -121,9 +121,9 @@ class Buffers:
             return
         norm = self._torch.nn.modules.batchnorm._NormBase
         for owner, name in before.changed(self._torch):
-            (self._statistics if isinstance(owner, norm) else self._others).append((owner, name))
-        self._after_first = Snapshot(self._others) if self._others else None
-        self._before_first = before.only(self._others)
+            (self._statistics if isinstance(owner, norm) else self.others).append((owner, name))
+        self._after_first = Snapshot(self.others) if self.others else None
+        self._before_first = before.only(self.others)
 
     @property
     def waiting(self) -> bool:
@@ -141,7 +141,7 @@ class Buffers:
         return first is not None and bool(first.changed(self._torch))
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self._others)
+        return Snapshot(self.others)
 
     @contextlib.contextmanager
     def preserved(self, wanted: bool = True) -> Generator[None, None, None]:
@@ -150,7 +150,7 @@ class Buffers:
             yield
             return
         # Running statistics are only written: replaced by copies, unless compiled code holds the tensors.
-        kept = Snapshot(self._others + ([] if self._lends else self._statistics))
+        kept = Snapshot(self.others + ([] if self._lends else self._statistics))
         lent = self._lend() if self._lends else []
         try:
             yield

@@ -7,6 +7,7 @@ import contextlib
 
 from ..watch.rng_state import RngState
 from .autocast import AutocastState
+from .cached_weights import CachedWeights
 from .gradients import Gradients, HooksAside, scaled
 from .outputs import Concatenated, Constant, Outputs, Shared, WeightedSum
 from .pytree import tree_leaves, tree_with
@@ -70,6 +71,7 @@ class CutCall:
         #: By number of each output whose logits are not computed: what makes them of what is joined in their place.
         self._heads: dict[int, Call] = {}
         self._autocast = AutocastState(torch)
+        self._cached_weights = CachedWeights(torch)
         self.weights = {
             index: [0.0] * (len(parts) - 1) + [1.0]
             if isinstance(join, Shared)
@@ -93,7 +95,8 @@ class CutCall:
             leaves[number] = tensor
         # Who reads the padding of an output is seen by its values: they have to be there.
         lazily = self._padding is None
-        return self.plan.run(tree_with(self._torch, self._tree, leaves, self.plan.lengths), lazily)
+        with self._cached_weights.entered():
+            return self.plan.run(tree_with(self._torch, self._tree, leaves, self.plan.lengths), lazily)
 
     # -- forward
 
@@ -110,6 +113,7 @@ class CutCall:
             else:
                 self._forward_and_backward(outputs, loss)
         outputs.check()
+        self._cached_weights.require_same(self.plan.modules, self.plan.buffers.others)
         changed = self._changed()
         if changed is not None:
             raise Uncuttable("its forward pass writes to an input or a weight of shape %s" % changed)

@@ -11,6 +11,7 @@ from ..watch.random_draws import RANDOM_DRAWS
 from ..watch.rng_state import cuda_devices
 from .attributes import Attributes
 from .buffers import Buffers, compiled
+from .cached_weights import CachedWeights
 from .equivalence import EquivalenceCheck
 from .fsdp import ShardedWeights
 from .hook_variables import hook_variables
@@ -235,7 +236,7 @@ class Plan:
         return self.trimming.outputs(padding, leaves, dims, run, self._sandbox(), fine)
 
     def _run_leaves(self, tree: Tree, leaves: Leaves) -> Tree:
-        with self._lazily(False), no_cudnn(self._torch, self._without_cudnn):
+        with self._lazily(False), no_cudnn(self._torch, self._without_cudnn), CachedWeights(self._torch).entered():
             return self._run(self._not_compiled, tree_with(self._torch, tree, leaves, self.lengths))
 
     def _sandbox(self) -> Sandbox:
