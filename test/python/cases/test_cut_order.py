@@ -1,6 +1,8 @@
 """Sequences whose outputs are flattened: which rows of them are whose, with the batch or the time first."""
 
+import functools
 import unittest
+import unittest.mock
 
 import torch
 from cut_case import CutCase, net, rows
@@ -56,6 +58,31 @@ class Order(CutCase):
         make = lambda: Words(batch_first=True)  # noqa: E731
         self.same(make, loss, words(batch_first=True))
         self.same(make, loss, words(tokens=64, batch_first=True))
+
+    def test_sequences_of_another_length_than_before(self):
+        for first in (False, True):
+            for lengths in ((12, 7, 12), (4, 8, 1, 6)):
+                with self.subTest(batch_first=first, lengths=lengths):
+                    left = []
+
+                    def next_words(left=left, lengths=lengths, first=first):
+                        left[:] = left or lengths
+                        return words(tokens=left.pop(0), batch_first=first)()
+
+                    steps = len(lengths)
+                    self.same(functools.partial(Words, first), loss, next_words, steps=steps)
+                    self.assertEqual(self.cut.count, steps)
+
+    def test_a_length_that_was_looked_at_is_not_looked_at_again(self):
+        from oomtune.hook.cut.plan import Plan
+
+        model = Words()
+        kept = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.cut.engage(16, 64)
+        with unittest.mock.patch.object(Plan, "check", autospec=True, side_effect=Plan.check) as looks:
+            for tokens in (12, 7, 12, 7):
+                loss(model, words(tokens=tokens)())
+        self.assertEqual((looks.call_count, self.cut.count, len(kept.state)), (2, 4, 0))
 
     def test_a_head_of_zeros_which_returns_the_same_for_all_samples(self):
         for first in (False, True):

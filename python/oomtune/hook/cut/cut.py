@@ -224,7 +224,7 @@ class Cut:
             if self.count == 0 and is_made_of_models(module):
                 self._go_around(module, reason)
             else:
-                self._go_whole(self._plans.key(module, leaves), module, reason)
+                self._go_whole(module, leaves, reason)
         except Uncuttable as reason:
             self._refuse_module(module, reason)
         return self._not_itself(module, args, kwargs)
@@ -257,11 +257,11 @@ class Cut:
         alone = self._thread in (None, threading.get_ident()) and not ranks.together
         if tried and alone and _is_plain(self._torch, tree):
             key = self._plans.key(module, leaves)
-            known, planned = self._plans.find(key, module, tried)
+            known, planned = self._plans.find(key, module, leaves, tried)
             try:
                 if not known:
                     planned = self._auxiliary_plan(module, tree, leaves, tried)
-                    self._plans.note(key, module, planned)
+                    self._plans.note(key, module, leaves, planned)
                 if planned is not None:
                     plan, dims = planned
                     parts = self._division.groups(dims.count, self._most(dims.count), plan, None, False, ranks)
@@ -273,7 +273,7 @@ class Cut:
             except WritesWeights as reason:
                 self._refuse_module(module, reason)
             except Uncuttable:
-                self._plans.note(key, module, None)
+                self._plans.note(key, module, leaves, None)
         return self.calls.whole(module, args, kwargs)
 
     def _auxiliary_plan(self, module: Module, tree: Tree, leaves: Leaves, tried: list[BatchDims]) -> Planned:
@@ -356,7 +356,7 @@ class Cut:
         if ranks.any(not tried):
             self._refuse_module(module, FEWER)
         key = self._plans.key(module, leaves)
-        known, planned = self._plans.find(key, module, tried)
+        known, planned = self._plans.find(key, module, leaves, tried)
         if ranks.any(not known):
             return self._check(key, module, tree, leaves, tried, ranks)
         return planned
@@ -379,7 +379,7 @@ class Cut:
                 except Mismatch as mismatch:
                     reason = reason or mismatch
                     continue
-                self._plans.note(key, module, (plan, dims))
+                self._plans.note(key, module, leaves, (plan, dims))
                 return plan, dims
         except Uncuttable as found:
             # Of the likeliest dimensions, if several were tried.
@@ -392,7 +392,7 @@ class Cut:
         ):
             self._go_around(module, reason)
         else:
-            self._go_whole(key, module, reason)
+            self._go_whole(module, leaves, reason)
         return None
 
     def _go_around(self, module: Module, reason: Uncuttable | None) -> None:
@@ -400,11 +400,11 @@ class Cut:
         self._around.add(module)
         self._outer = self._outer or "%s cannot be cut: %s" % (type(module).__name__, reason)
 
-    def _go_whole(self, key: Any, module: Module, reason: Uncuttable | None) -> None:
+    def _go_whole(self, module: Module, leaves: Leaves, reason: Uncuttable | None) -> None:
         """Where another model's call is cut, the module's (a loss with weights of its own) gives the same if it runs whole. Refuses if none is."""
         if self.count == 0 or isinstance(reason, WritesWeights):
             self._refuse_module(module, reason)
-        self._plans.note(key, module, None)
+        self._plans.note(self._plans.key(module, leaves), module, leaves, None)
         self._warn("uncut", "%s is run on the whole batch: %s." % (type(module).__name__, reason))
 
     def _without_cache(self, module: Module, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -113,7 +113,10 @@ class Outputs:
                 wanted = list(target.shape)
                 wanted[join.dim] = join.rows(len(group))
                 if not isinstance(leaf, self._torch.Tensor) or list(leaf.shape) != wanted:
-                    raise Uncuttable("its outputs do not join along the samples")
+                    raise Uncuttable(
+                        "its outputs do not join along the samples as they did before (of shape %s for %d samples, not %s)"
+                        % (tuple(getattr(leaf, "shape", ())), len(group), tuple(wanted))
+                    )
                 join.put(target, group, leaf)
             elif isinstance(join, WeightedSum):
                 if isinstance(join, Shared):

@@ -15,7 +15,7 @@ from .cached_weights import CachedWeights
 from .equivalence import EquivalenceCheck
 from .fsdp import ShardedWeights
 from .hook_variables import hook_variables
-from .outputs import Shared, WeightedSum
+from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import tree_with
 from .redraws import no_cudnn
 from .reductions import disagreement
@@ -189,6 +189,10 @@ class Plan:
         self.joins, self.differentiable, self.reentrant = check.found()
         if self._without_cudnn:
             self._context.warn("cudnn")
+
+    def flattens(self) -> bool:
+        """Whether an output has several rows for each sample."""
+        return any(isinstance(join, Concatenated) and join.rows(1) > 1 for join in self.joins)
 
     def tell_kept(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> None:
         """Before the first cut call."""
