@@ -4,6 +4,7 @@ import concurrent.futures
 import dataclasses
 import threading
 import unittest
+from unittest import mock
 
 import torch
 from cut_case import CutCase, Refused, mean_square, net, rows, tokens
@@ -265,6 +266,51 @@ class Calls(CutCase):
         kept = []
         self.assertIn(64, self.helped(lambda: Gathering(kept)))
         self.assertEqual(set(kept), {64})
+
+    def adversaries(self, seen):
+        """Weights after three steps in which one model learns from another that is frozen meanwhile, and then learns itself."""
+        torch.manual_seed(0)
+        model = net()
+        other = nn.Sequential(nn.utils.spectral_norm(nn.Linear(4, 8)), nn.Tanh(), nn.Linear(8, 1))
+        forward = other.forward
+        other.forward = lambda x: (seen.append(len(x)), forward(x))[1]
+        steps = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, other)]
+        for _ in range(3):
+            made = model(rows())
+            for learns, given, step in ((False, made, steps[0]), (True, made.detach(), steps[1])):
+                other.requires_grad_(learns)
+                step.zero_grad()
+                other(given).pow(2).mean().backward()
+                step.step()
+        return [each.detach().clone() for each in (*model.parameters(), *other.parameters())]
+
+    def test_models_that_are_frozen_at_first_are_cut_like_those_that_learn(self):
+        from oomtune.hook.cut.plan import Plan
+
+        bare, seen = self.adversaries([]), []
+        self.cut.engage(16, 64)
+        with mock.patch.object(Plan, "check", autospec=True, side_effect=Plan.check) as looks:
+            tuned = self.adversaries(seen)
+        self.assertEqual(max(seen), 16)
+        for one, other in zip(bare, tuned):
+            self.assertLess(float((one - other).norm()), 1e-9)
+        # Of each of them, frozen and not, once.
+        self.assertEqual(looks.call_count, 3)
+
+    def test_a_frozen_model_that_no_gradient_goes_through_runs_whole_until_it_learns(self):
+        other = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).requires_grad_(False)
+        seen, forward = [], other.forward
+        other.forward = lambda x: (seen.append(len(x)), forward(x))[1]
+        model = net()
+        kept = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
+        self.cut.engage(16, 64)
+        for _ in range(2):
+            model(other(rows())).pow(2).mean().backward()
+        self.assertEqual((set(seen), len(kept.state)), ({64}, 0))
+        del seen[:]
+        other.requires_grad_()
+        model(other(rows())).pow(2).mean().backward()
+        self.assertEqual(max(seen), 16)
 
     def test_outputs_in_a_dataclass(self):
         def loss(model, x):

@@ -2,7 +2,7 @@
 
 import functools
 import unittest
-import unittest.mock
+from unittest import mock
 
 import torch
 from cut_case import CutCase, net, rows
@@ -79,7 +79,7 @@ class Order(CutCase):
         model = Words()
         kept = torch.optim.SGD(model.parameters(), lr=0.1)
         self.cut.engage(16, 64)
-        with unittest.mock.patch.object(Plan, "check", autospec=True, side_effect=Plan.check) as looks:
+        with mock.patch.object(Plan, "check", autospec=True, side_effect=Plan.check) as looks:
             for tokens in (12, 7, 12, 7):
                 loss(model, words(tokens=tokens)())
         self.assertEqual((looks.call_count, self.cut.count, len(kept.state)), (2, 4, 0))

@@ -64,7 +64,7 @@ class Cut:
         self.calls = ModelCalls(torch, optimizers)
         self._nodes = AutogradNodes(torch)
         self._context = CutContext(torch, self.calls, warn, plain, self._refuse_module)
-        self._plans = KnownPlans(torch)
+        self._plans, self._auxiliary_plans = KnownPlans(torch), KnownPlans(torch)
         #: Models and losses around models that can be cut: their calls inside are.
         self._around: weakref.WeakSet[Module] = weakref.WeakSet()
         #: Why the first of them is not cut itself, as the beginning of a sentence.
@@ -98,7 +98,8 @@ class Cut:
         self._seen = None
         self._batch, self._most_parts, self.calls.transformed = batch, most_parts, False
         self._division.begin(micro, tokens)
-        self._plans, self._around, self._outer = KnownPlans(self._torch), weakref.WeakSet(), ""
+        self._plans, self._auxiliary_plans = KnownPlans(self._torch), KnownPlans(self._torch)
+        self._around, self._outer = weakref.WeakSet(), ""
         self._context.warned.clear()
         self._sizes = [batch]
         self.count = self._fitting = 0
@@ -249,19 +250,19 @@ class Cut:
 
     def _take_auxiliary(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
         """A model that no optimizer steps (a teacher, a target, one whose features make the loss) is cut if that changes nothing at all,
-        and runs whole if not."""
+        and runs whole if not. One that is only frozen now, and that gradients go through, is then cut as it is while it learns."""
         tree: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
         ranks = self._ranks_of(module)
         leaves = tree_leaves(self._torch, tree, tuple(self._sizes))
         tried = [dims for dims in candidates(self._torch, leaves, self._sizes) if dims.count > self._most(dims.count)]
         alone = self._thread in (None, threading.get_ident()) and not ranks.together
         if tried and alone and _is_plain(self._torch, tree):
-            key = self._plans.key(module, leaves)
-            known, planned = self._plans.find(key, module, leaves, tried)
+            key = self._auxiliary_plans.key(module, leaves)
+            known, planned = self._auxiliary_plans.find(key, module, leaves, tried)
             try:
                 if not known:
                     planned = self._auxiliary_plan(module, tree, leaves, tried)
-                    self._plans.note(key, module, leaves, planned)
+                    self._auxiliary_plans.note(key, module, leaves, planned)
                 if planned is not None:
                     plan, dims = planned
                     parts = self._division.groups(dims.count, self._most(dims.count), plan, None, False, ranks)
@@ -273,7 +274,10 @@ class Cut:
             except WritesWeights as reason:
                 self._refuse_module(module, reason)
             except Uncuttable:
-                self._plans.note(key, module, leaves, None)
+                self._auxiliary_plans.note(key, module, leaves, None)
+        through = self._torch.is_grad_enabled() and any(getattr(leaf, "requires_grad", False) for leaf in leaves)
+        if through and module.training and self.calls.take is not None and self.calls.held(module):
+            return self._take(module, args, kwargs)
         return self.calls.whole(module, args, kwargs)
 
     def _auxiliary_plan(self, module: Module, tree: Tree, leaves: Leaves, tried: list[BatchDims]) -> Planned:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import weakref
 
+from ..watch.models import learns
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional, Tuple
@@ -28,7 +30,8 @@ class KnownPlans:
 
     def key(self, module: Module, leaves: Leaves) -> Any:
         """Identifies a kind of call, whatever the sizes of its inputs."""
-        return id(module), module.training, self._torch.is_grad_enabled(), _signature(self._torch, leaves)
+        grad = self._torch.is_grad_enabled()
+        return id(module), module.training, learns(module), grad, _signature(self._torch, leaves)
 
     def find(self, key: Any, module: Module, leaves: Leaves, tried: list[BatchDims]) -> tuple[bool, Planned]:
         """(whether a call like it was planned before, its plan)."""

@@ -34,8 +34,8 @@ class ModelCalls:
         self._torch = torch
         self._optimizers = optimizers
         self._local = threading.local()
-        #: By id of each called module: (module, whether an optimizer steps weights of it).
-        self._known: dict[int, tuple[weakref.ref[Any], bool]] = {}
+        #: By id of each called module: (module, whether an optimizer holds weights of it, whether any of those has learned).
+        self._known: dict[int, tuple[weakref.ref[Any], bool, bool]] = {}
         self._counted: tuple[int, int] | None = None
         self._parameters: set[int] = set()
         self._is_compiling = _is_compiling(torch)
@@ -123,9 +123,16 @@ class ModelCalls:
         return self._torch.is_grad_enabled() and self.outermost(module) and self.stepped(module)
 
     def stepped(self, module: Module) -> bool:
-        """Whether an optimizer steps the module, or a part of it."""
+        """Whether an optimizer steps the module, or a part of it. Not while it is frozen, unless it has learned before."""
         if not self._optimizers.exist():
             return self.early and module.training and learns(module)
+        if self.held(module) and not self._known[id(module)][2]:
+            learned = any(each.requires_grad and id(each) in self._parameters for each in module.parameters())
+            self._known[id(module)] = weakref.ref(module), True, learned
+        return self._known[id(module)][2]
+
+    def held(self, module: Module) -> bool:
+        """Whether an optimizer has weights of the module, frozen ones, too."""
         held = sum(len(group["params"]) for optimizer in self._optimizers.known() for group in optimizer.param_groups)
         counted = (self._optimizers.made, held)
         if counted != self._counted:
@@ -134,8 +141,8 @@ class ModelCalls:
             self._parameters = {id(parameter) for parameter in self._optimizers.parameters()}
         known = self._known.get(id(module))
         if known is None or known[0]() is not module:
-            stepped = any(each.requires_grad and id(each) in self._parameters for each in module.parameters())
-            known = self._known[id(module)] = (weakref.ref(module), stepped)
+            has = any(id(each) in self._parameters for each in module.parameters())
+            known = self._known[id(module)] = (weakref.ref(module), has, False)
         return known[1]
 
     def uncut(self, module: Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
