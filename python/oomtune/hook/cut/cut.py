@@ -19,7 +19,7 @@ from .plan import CutContext, Plan
 from .pytree import tree_leaves
 from .ranks import AllRanks, OneRank
 from .reductions import Reductions
-from .refusal import Mismatch, Uncuttable, Unreduced, WritesWeights
+from .refusal import FailsOnFewer, Mismatch, Uncuttable, Unreduced, WritesWeights
 from .sample_dim import sample_dim
 from .training_step import divides, training_step
 
@@ -67,8 +67,8 @@ class Cut:
         self._plans, self._auxiliary_plans = KnownPlans(torch), KnownPlans(torch)
         #: Models and losses around models that can be cut: their calls inside are.
         self._around: weakref.WeakSet[Module] = weakref.WeakSet()
-        #: Why the first of them is not cut itself, as the beginning of a sentence.
-        self._outer = ""
+        #: Why the first of them is not cut itself, as the beginning of a sentence, and NOWHERE, if it may compare the samples.
+        self._outer = self._but = ""
         #: By id of each called module: (module, the ranks that decide how it is cut).
         self._ranks: dict[int, tuple[weakref.ref[Any], OneRank]] = {}
         #: Rows of the latest batches of the loop, the newest first.
@@ -99,7 +99,8 @@ class Cut:
         self._batch, self._most_parts, self.calls.transformed = batch, most_parts, False
         self._division.begin(micro, tokens)
         self._plans, self._auxiliary_plans = KnownPlans(self._torch), KnownPlans(self._torch)
-        self._around, self._outer = weakref.WeakSet(), ""
+        self._around = weakref.WeakSet()
+        self._outer = self._but = ""
         self._context.warned.clear()
         self._sizes = [batch]
         self.count = self._fitting = 0
@@ -241,11 +242,11 @@ class Cut:
             from ..report.exceptions import is_oom
 
             if is_oom(error) and self.count + self._fitting == 0:
-                self._refuse("%s; and no part of it was before memory ran out%s" % (self._outer, NOWHERE))
+                self._refuse("%s; and no part of it was before memory ran out%s" % (self._outer, self._but))
             raise
         if self.count + self._fitting == 0:
             why = "no part of it is called with a row for each of the batch's samples"
-            self._refuse("%s; and %s%s" % (self._outer, why, NOWHERE))
+            self._refuse("%s; and %s%s" % (self._outer, why, self._but))
         return output
 
     def _take_auxiliary(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
@@ -332,9 +333,7 @@ class Cut:
             if self._outer
             else "%s cannot be cut: %s" % (name, reason)
         )
-        # (what is around the models compares what they return for the samples)
-        elsewhere = not self._outer and getattr(reason, "elsewhere", True)
-        self._refuse(why if elsewhere else why + NOWHERE)
+        self._refuse(why + (self._but if getattr(reason, "elsewhere", True) else NOWHERE))
 
     def _most(self, count: int) -> int:
         """The most rows of a micro-batch; proportionally more in a call with several views of each sample."""
@@ -402,7 +401,9 @@ class Cut:
     def _go_around(self, module: Module, reason: Uncuttable | None) -> None:
         """What the module makes of the outputs of models in it needs the whole batch, and has it: only the models' own calls are cut."""
         self._around.add(module)
-        self._outer = self._outer or "%s cannot be cut: %s" % (type(module).__name__, reason)
+        if not self._outer:
+            self._outer = "%s cannot be cut: %s" % (type(module).__name__, reason)
+            self._but = "" if isinstance(reason, FailsOnFewer) else NOWHERE
 
     def _go_whole(self, module: Module, leaves: Leaves, reason: Uncuttable | None) -> None:
         """Where another model's call is cut, the module's (a loss with weights of its own) gives the same if it runs whole. Refuses if none is."""

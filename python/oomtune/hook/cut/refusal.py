@@ -17,6 +17,10 @@ class Mismatch(Uncuttable):
     severity = 1
 
 
+class FailsOnFewer(Mismatch):
+    """Its forward pass fails on a part of the samples: nothing is known of what it makes of them."""
+
+
 class Unreduced(Uncuttable):
     """One value for all samples is not known to be made of those of micro-batches: a loss may compare the samples."""
 
