@@ -63,6 +63,14 @@ describe('a job that runs out of memory late', () => {
     expect(notesOf(bench)).not.toContain('resuming');
   });
 
+  it('is said to start again from the beginning where its script fills a model from another, and reads no file', async () => {
+    const cwd = made();
+    cpSync(join(FIXTURES, 'late_target.py'), join(cwd, 'late_target.py'));
+    const bench = workbench('run', [python, 'late_target.py'], { cut: 'loader', budget: '100MiB', cwd });
+    expect(await runJob(bench.request, bench.deps)).toMatchObject({ outcome: 'succeeded' });
+    expect(notesOf(bench)).toContain(', again from the beginning. ');
+  });
+
   it('is not started again by itself where more is at stake than the limit says, unless it is told to', async () => {
     process.env.OOMTUNE_RESTART_SECONDS = '0.1';
     const bench = workbench('run', [python, 'late_alone.py'], { cut: 'loader', budget: '100MiB' });

@@ -7,9 +7,9 @@ import type { WorkRequest } from '../types.js';
 
 /** The script asks whether it is to resume. */
 const ASKS = /OOMTUNE_RESUME|oomtune\.config\(/;
-/** The script reads a checkpoint somewhere. */
+/** The script reads a checkpoint somewhere. (`load_state_dict()` alone reads no file: it fills a target network from another, too.) */
 const READS =
-  /\btorch\.load\(|\bload_state_dict\(|\bload_checkpoint\(|\bload_from_checkpoint\(|\bload_state\(|\bresume_from_checkpoint\b|\bckpt_path\b|\brestore\(/;
+  /\b(?:torch|dcp|fabric)\.load\(|\bload_file\(|\bFileSystemReader\(|\bload_checkpoint\(|\bload_from_checkpoint\(|\bload_state\(|\bresume_from_checkpoint\b|\bckpt_path\b|\brestore\(/;
 /** `--resume`, `--auto-resume`, `--resume_from_checkpoint=last`; scripts with such a flag read checkpoints only with it. */
 const FLAG = /^--?(?:auto[-_]?)?resume/i;
 const TAKES_FLAG = /add_argument\(\s*['"]--?(?:auto[-_]?)?resume/i;
