@@ -177,6 +177,25 @@ class Order(CutCase):
 
         self.same(Packed, lambda m, x: m(*x).pow(2).mean(), sorted_by_length)
 
+    def test_sequences_that_the_script_has_packed_are_refused_before_the_model_runs(self):
+        class Reader(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.recurrent, self.head = nn.GRU(8, WIDTH), nn.Linear(WIDTH, 4)
+
+            def forward(self, given):
+                ran.append(len(given.data))
+                return self.head(self.recurrent(given)[1][-1])
+
+        def packed():
+            lengths = torch.randint(3, 20, (64,))
+            return nn.utils.rnn.pack_padded_sequence(torch.randn(20, 64, 8), lengths, enforce_sorted=False)
+
+        ran = []
+        why = r"a PackedSequence, which has no row for each sample; .*cut with their samples$"
+        self.refused(why, Reader, lambda m, x: m(x).pow(2).mean(), packed)
+        self.assertEqual(ran, [])
+
     def test_a_module_that_draws_random_numbers_in_every_mode(self):
         # Too few to change the weights by much, and enough to be seen.
         for first in (False, True):

@@ -19,7 +19,7 @@ from .plan import CutContext, Plan
 from .pytree import tree_leaves
 from .ranks import AllRanks, OneRank
 from .reductions import Reductions
-from .refusal import FailsOnFewer, Mismatch, Uncuttable, Unreduced, WritesWeights
+from .refusal import Mismatch, Uncuttable, Unreduced, Unseen, WritesWeights
 from .sample_dim import sample_dim
 from .training_step import divides, training_step
 
@@ -403,7 +403,7 @@ class Cut:
         self._around.add(module)
         if not self._outer:
             self._outer = "%s cannot be cut: %s" % (type(module).__name__, reason)
-            self._but = "" if isinstance(reason, FailsOnFewer) else NOWHERE
+            self._but = "" if isinstance(reason, Unseen) else NOWHERE
 
     def _go_whole(self, module: Module, leaves: Leaves, reason: Uncuttable | None) -> None:
         """Where another model's call is cut, the module's (a loss with weights of its own) gives the same if it runs whole. Refuses if none is."""

@@ -12,7 +12,7 @@ from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import tree_leaves
 from .redraws import Redraws
 from .reductions import Reductions, disagreement
-from .refusal import FailsOnFewer, Mismatch, Uncuttable, Unreduced
+from .refusal import Mismatch, Uncuttable, Unreduced, Unseen
 from .row_group import RowGroup
 from .sample_draws import SampleDraws
 from .saved_tensors import SavedTensors
@@ -118,7 +118,7 @@ class EquivalenceCheck:
             except Exception as failed:
                 if _out_of_memory(failed):
                     raise
-                raise FailsOnFewer("its forward pass fails on fewer samples") from failed
+                raise Unseen("its forward pass fails on fewer samples") from failed
             if self._sandbox.random() != random or buffers.changed(self._torch) or attributes.touched():
                 raise Uncuttable("its forward pass leaves something behind")
 
@@ -295,7 +295,7 @@ class EquivalenceCheck:
         weights.require_same()
         if isinstance(error, Mismatch):
             raise error
-        raise FailsOnFewer(fails_on_fewer(error, self._sandbox, self._dims.count))
+        raise Unseen(fails_on_fewer(error, self._sandbox, self._dims.count))
 
     def _drawn_again(self, rows: list[int], precise: bool, seen: Comparison) -> Comparison | None:
         """The comparison where each sample draws the same random numbers in all runs; None: something draws otherwise, or how the outputs join

@@ -16,10 +16,10 @@ from .equivalence import EquivalenceCheck
 from .fsdp import ShardedWeights
 from .hook_variables import hook_variables
 from .outputs import Concatenated, Shared, WeightedSum
-from .pytree import tree_with
+from .pytree import has_packed, tree_with
 from .redraws import no_cudnn
 from .reductions import disagreement
-from .refusal import LeavesOnWeights, Uncuttable
+from .refusal import LeavesOnWeights, Uncuttable, Unseen
 from .sandbox import Sandbox
 from .trimming import Trimming
 
@@ -247,6 +247,11 @@ class Plan:
         return Sandbox(self._torch, self.module, self.devices, self._sharded is not None)
 
     def _equivalence(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> EquivalenceCheck:
+        if has_packed(self._torch, tree):
+            raise Unseen(
+                "it is given a PackedSequence, which has no row for each sample; packed in its own forward pass, sequences are cut "
+                "with their samples"
+            )
         run = functools.partial(self._run_leaves, tree)
         return EquivalenceCheck(
             self._torch, run, leaves, dims, self._sandbox(), self._learns, self._ranks, self._sharded

@@ -77,6 +77,14 @@ def tree_with(torch: Torch, tree: Tree, leaves: Leaves, lengths: Collection[int]
     return tree_map(torch, tree, lambda _: next(source), lengths)
 
 
+def has_packed(torch: Torch, tree: Tree) -> bool:
+    """Whether there is a PackedSequence in it, whose rows are the tokens of all samples in turn."""
+    if isinstance(tree, torch.nn.utils.rnn.PackedSequence):
+        return True
+    inner = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ()
+    return any(has_packed(torch, each) for each in inner)
+
+
 def _one_each(torch: Torch, items: Any) -> bool:
     """Whether a list may have an entry per sample: of one type, and not tensors that each have a row per sample."""
     if len({type(item) for item in items}) > 1 or items[0] is None:

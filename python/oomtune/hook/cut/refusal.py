@@ -17,8 +17,8 @@ class Mismatch(Uncuttable):
     severity = 1
 
 
-class FailsOnFewer(Mismatch):
-    """Its forward pass fails on a part of the samples: nothing is known of what it makes of them."""
+class Unseen(Mismatch):
+    """It cannot be run on a part of the samples: nothing is known of what it makes of them."""
 
 
 class Unreduced(Uncuttable):
