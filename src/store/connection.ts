@@ -97,7 +97,12 @@ export class Connection {
       retryStrategy: (times) => (this.#closed ? null : Math.min(50 * times, 1000)),
       ...options,
     });
-    redis.on('error', () => {}); // told by the outage listener; each call that fails rejects by itself
+    // Told by the outage listener; each call that fails rejects by itself
+    redis.on('error', (error: Error & { command?: { name: string } }) => {
+      if (error.command?.name !== 'select') return;
+      if (this.#watch !== null) this.onRefused(error); // the first try throws it
+      redis.disconnect(!this.#closed); // it would go on in database 0, which is somebody else's
+    });
     return redis;
   }
 
@@ -185,6 +190,7 @@ const WHY: [RegExp, string][] = [
   [/EACCES/, 'permission denied'],
   [/ENOTFOUND|EAI_AGAIN/, 'the host is not known'],
   [/ETIMEDOUT|no answer|timeout/i, 'no answer within 5 s'],
+  [/DB index is out of range/, 'it has no such database'],
   [/RESP type|Protocol error/i, 'what answers there is no Redis'],
   [/^(closed|Connection is closed\.?)$/, 'it closes the connection at once'],
 ];

@@ -53,6 +53,39 @@ test('a wrong or missing password is said as such, and shown nowhere in the erro
   expect(opened.url).toBe(`redis://127.0.0.1:${port}`);
 });
 
+test('a database that Redis does not have is named, and database 0 never stands in for it', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'oomtune-database-'));
+  stops.push(async () => rmSync(folder, { recursive: true, force: true }));
+  const socket = join(folder, 'r.sock');
+  const { port } = await redis(['--databases', '4', '--unixsocket', socket]);
+  for (const url of [`redis://127.0.0.1:${port}/4`, `unix://${socket}?db=4`]) {
+    const error = await failure(openStore({ url }));
+    expect(error.code).toBe('OOMTUNE_REDIS_UNREACHABLE');
+    expect(error.message).toBe(`Redis at ${url} cannot be reached: it has no such database.`);
+  }
+  await (await store(`redis://127.0.0.1:${port}/3`)).connection.redis.set('here', 1);
+  const first = await store(`redis://127.0.0.1:${port}`);
+  expect(await first.connection.redis.exists('here')).toBe(0);
+});
+
+test('a client that may not enter its database after an outage waits, and writes nothing into database 0', async () => {
+  const { port } = await redis();
+  const first = (await store(`redis://127.0.0.1:${port}`)).connection.redis;
+  await first.call('ACL', 'SETUSER', 'dora', 'on', '>pw', '~*', '&*', '+@all');
+  const told: string[] = [];
+  const opened = await store(`redis://dora:pw@127.0.0.1:${port}/3`, told);
+  await first.call('ACL', 'SETUSER', 'dora', '-select');
+  await first.call('CLIENT', 'KILL', 'USER', 'dora');
+  await until(() => told.includes('refuses'));
+  const written = opened.connection.redis.set('n', 1);
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(await first.dbsize()).toBe(0);
+  await first.call('ACL', 'SETUSER', 'dora', '+select');
+  expect(await written).toBe('OK');
+  expect(await first.dbsize()).toBe(0);
+  expect(told.at(-1)).toBe('back');
+});
+
 test('a Redis that is stopped answers nobody: the first try gives up', async () => {
   const { port, child } = await redis();
   child.kill('SIGSTOP');
