@@ -66,7 +66,7 @@ export function refusal(thrown: unknown, home: string): OomtuneError | null {
 }
 
 function refusedByRedis(error: Error): OomtuneError | null {
-  const denied = /can't run this command|ACL failure in script/.test(error.message); // how a script is told NOPERM
+  const denied = /The user executing the script can't|ACL failure in script/.test(error.message); // how a script is told NOPERM
   const [why, remedy] = REDIS[denied ? 'NOPERM' : (/^[A-Z]+/.exec(error.message)?.[0] ?? '')] ?? [];
   if (why === undefined || remedy === undefined) return null;
   return new OomtuneError('OOMTUNE_REDIS_REFUSED', `Redis refused a command: ${why}.`, remedy, {

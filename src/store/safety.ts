@@ -47,7 +47,8 @@ export async function checkRedisIsSafe(
   }
 }
 
-/** Throws Redis's error if scripts may not write: replicas, full servers and ACLs allow reading and refuse the first job. */
+/** Throws Redis's error if scripts may not write and wake: replicas, full servers and ACLs allow reading and refuse the first job. */
 export async function checkRedisTakesWrites(redis: Redis, keys: Keys): Promise<void> {
-  await redis.eval("return redis.call('SET', KEYS[1], '', 'PX', 1000)", 1, `${keys.prefix}:doctor`);
+  const script = "redis.call('PUBLISH', KEYS[2], '') return redis.call('SET', KEYS[1], '', 'PX', 1000)";
+  await redis.eval(script, 2, `${keys.prefix}:doctor`, keys.wake);
 }

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { refusal } from '../../src/common/refusal.js';
 import { ENDED_STATES, type JobState } from '../../src/contract/job.js';
 import { namedJob, newJobId, openStore, type Store } from '../../src/store/index.js';
 import { failure, latestEvents, script, useHome } from './home.js';
@@ -56,6 +57,50 @@ test('what was created is read back the same, by its id', async () => {
   expect(await store.jobs.get('j-zzzzzzz9')).toBeNull();
   expect(await store.jobs.get('*')).toBeNull();
   expect((await failure(store.jobs.create(record))).message).toContain('already');
+});
+
+test('who may not publish changes nothing, and is told which rights are missing', async () => {
+  const { redis } = store.connection;
+  await redis.call('ACL', 'SETUSER', 'dora', 'on', '>pw', '~{oomtune}:*', 'resetchannels', '+@all');
+  const dora = await openStore({ url: `${store.url}?username=dora&password=pw` });
+  const refused = async (step: Promise<unknown>) => {
+    const error = await failure(step);
+    expect(refusal(error, '')).toMatchObject({
+      code: 'OOMTUNE_REDIS_REFUSED',
+      remedy: expect.stringContaining('&{oo'),
+    });
+  };
+  await refused(dora.jobs.create(job()));
+  await refused(dora.checkWrites());
+  expect(await redis.dbsize()).toBe(0);
+  const queued = await read((await create()).job);
+  const held = (await create({ state: 'held' })).job;
+  const ended = await claimed();
+  await store.jobs.patch(ended, { state: 'failed' }, 'token-a');
+  const running = await claimed('a', 1);
+  const ran = await read(running);
+  const everything = async () => {
+    const keys = (await redis.keys('*')).sort();
+    return Promise.all(keys.map(async (key) => [key, (await redis.dump(key))?.toString()]));
+  };
+  const before = await everything();
+  const waiting = queued.job;
+  for (const step of [
+    () => dora.jobs.hold(waiting),
+    () => dora.jobs.cancel(waiting),
+    () => dora.jobs.edit(waiting, { priority: 3 }),
+    () => dora.jobs.requeue(queued, 'anew'),
+    () => dora.jobs.release(held),
+    () => dora.jobs.retry(ended, null),
+    () => dora.jobs.pause(running, 'on'),
+    () => dora.jobs.patch(running, { state: 'succeeded', exit_code: 0 }, 'token-a'),
+    () => dora.jobs.forget(ran, 'queued', { reason: 'anew' }),
+    () => dora.jobs.forget(ran, 'failed', { reason: null }),
+    () => dora.jobs.restoreEnd({ epoch: 2, record: { ...ran, state: 'failed' } }),
+  ])
+    await refused(step());
+  expect(await everything()).toEqual(before);
+  await dora.close();
 });
 
 test('a beginning that two jobs have names neither', async () => {

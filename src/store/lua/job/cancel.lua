@@ -3,11 +3,10 @@ if not state then return 'missing' end
 if ENDED[state] then return state end
 local holder = redis.call('HGET', job, 'claim_host')
 if not holder or (not launched() and not alive(holder)) or lost(holder, ARGV[4]) then
-  redis.call('HSET', job, 'reason', 'null')
-  close(ARGV[1], 'cancelled', ARGV[2])
+  close(ARGV[1], 'cancelled', ARGV[2], {'reason', 'null'})
   return 'cancelled'
 end
+tell('cancel', ARGV[1])
 redis.call('HSETNX', job, 'cancel', ARGV[2])
 redis.call('HSET', job, 'reason', ARGV[3])
-redis.call('PUBLISH', wake, 'cancel ' .. ARGV[1])
 return state

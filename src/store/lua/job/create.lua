@@ -9,10 +9,10 @@ if ARGV[4] ~= '' then
   end
   if waiting >= tonumber(ARGV[4]) then return -1 end
 end
+tell('submit', ARGV[1])
 redis.call('HSET', job, 'epoch', 1, unpack(ARGV, 5))
 redis.call('ZADD', jobs, ARGV[2], ARGV[1])
 redis.call('ZADD', live, ARGV[2], ARGV[1])
 pend(ARGV[1])
 announce(ARGV[1], redis.call('HGET', job, 'state'))
-redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
 return 1

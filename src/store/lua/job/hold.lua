@@ -2,9 +2,9 @@
 if not state then return 'missing' end
 if state == 'held' then return 'held' end
 if state ~= 'queued' or launched() then return state end
+tell('hold', ARGV[1])
 redis.call('HSET', job, 'state', 'held', 'reason', ARGV[2], 'host', 'null')
 redis.call('HDEL', job, 'claim', 'claim_host')
 redis.call('SREM', pending, ARGV[1])
 announce(ARGV[1], 'held')
-redis.call('PUBLISH', wake, 'hold ' .. ARGV[1])
 return 'held'

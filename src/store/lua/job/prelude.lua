@@ -8,6 +8,8 @@ local function text(field)
   if ok and type(value) == 'string' then return value end
   return ''
 end
+-- Told before anything is written: Redis undoes nothing of a step that fails, as this does where the user may not publish
+local function tell(what, id) redis.call('PUBLISH', wake, what .. ' ' .. id) end
 local function announce(id, state)
   redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'type', 'job', 'job', id, 'key', text('key'), 'state', state, 'reason', text('reason'))
 end
@@ -15,13 +17,14 @@ end
 local function pend(id)
   if (redis.call('HGET', job, 'slurm') or 'null') == 'null' then redis.call('SADD', pending, id) end
 end
-local function close(id, state, now)
+local function close(id, state, now, fields)
+  tell('ended', id)
+  if fields and fields[1] then redis.call('HSET', job, unpack(fields)) end
   redis.call('HSET', job, 'state', state, 'ended_at', cjson.encode(now))
   redis.call('HDEL', job, 'claim', 'claim_host', 'cancel', 'pause')
   redis.call('ZREM', live, id)
   redis.call('SREM', pending, id)
   announce(id, state)
-  redis.call('PUBLISH', wake, 'ended ' .. id)
 end
 -- Looked up by the holder of this very moment: who it was when the record was read says nothing
 local function alive(holder) return redis.call('EXISTS', KEYS[7] .. holder) == 1 end

@@ -3,9 +3,9 @@ if not state or ENDED[state] or state == 'held' or redis.call('HGET', job, 'epoc
 local holder = redis.call('HGET', job, 'claim_host')
 if holder and alive(holder) then return 'no' end
 if launched() then return 'no' end
+tell('submit', ARGV[1])
 redis.call('HDEL', job, 'claim', 'claim_host')
 redis.call('HSET', job, 'state', 'queued', 'reason', ARGV[3], 'host', 'null')
 redis.call('HINCRBY', job, 'epoch', 1)
 pend(ARGV[1])
-redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
 return 'ok'

@@ -11,9 +11,9 @@ if not smaller then
     if room(device, req, held[device.uuid], foreign(device, held, ARGV[1])) == nil then return -1 end
   end
 end
+redis.call('PUBLISH', wake, 'lease ' .. ARGV[1]) -- first, as in free
 pay(record, now)
 record.bytes = num(req.bytes)
 pay(record, now + AHEAD)
 redis.call('HSET', leases, ARGV[1], cjson.encode(record))
-redis.call('PUBLISH', wake, 'lease ' .. ARGV[1])
 return 1
