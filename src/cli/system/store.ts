@@ -1,8 +1,8 @@
+import PQueue from 'p-queue';
 import { usageError } from '../../common/errors.js';
 import type { JobRecord } from '../../contract/job.js';
 import type { Recommendation } from '../../contract/recommendation.js';
-import type { Channel } from '../../daemon/system/channel.js';
-import { ChannelClosed } from '../../daemon/system/channel.js';
+import { type Channel, ChannelClosed } from '../../daemon/system/channel.js';
 import type { Store } from '../../store/index.js';
 import type { LeaseRequest } from '../../store/lease-request.js';
 import { down } from './client.js';
@@ -34,15 +34,21 @@ const OFFERED = {
   memory: ['get'],
 } as const;
 
+/** Calls at a time: the daemon cuts off who asks for more than 64 on one connection, and some wait for long beside these. */
+const MOST_CALLS = 32;
+
 /** The store as verbs use it, behind the socket of the machine's daemon, which shows and does what this user may. */
 export function systemStore(path: string, channel: Channel): Store {
   const line = new Line(path, channel);
   /** What foreground commands ask for long after they began, and may ask for again. */
   const again = <T>(name: string, args: unknown[]): Promise<T> => line.repeat((now) => now.call<T>(name, args));
+  const calls = new PQueue({ concurrency: MOST_CALLS });
   const call = <T>(name: string, args: unknown[]): Promise<T> =>
-    line.channel.call<T>(name, args).catch((error: unknown) => {
-      throw error instanceof ChannelClosed ? down(path, error) : error;
-    });
+    calls
+      .add(() => line.channel.call<T>(name, args))
+      .catch((error: unknown) => {
+        throw error instanceof ChannelClosed ? down(path, error) : error;
+      });
   const parts = Object.fromEntries(
     Object.entries(OFFERED).map(([part, names]) => [
       part,
@@ -85,23 +91,35 @@ export function systemStore(path: string, channel: Channel): Store {
           data: Buffer.from(piece.data, 'base64'),
         })),
     },
-    events: { listen: (listener: (what: string, job: string) => void) => listen(line.channel, listener) },
+    events: wakes(line),
     close: async () => line.channel.close(),
   };
   return guarded('store', store) as unknown as Store;
 }
 
-async function listen(channel: Channel, listener: (what: string, job: string) => void): Promise<() => void> {
-  const controller = new AbortController();
-  await new Promise<void>((resolve, reject) => {
-    const onNote = (said: unknown): void => {
-      const [what, job] = said as [string, string];
-      if (what === 'ready') resolve();
-      else listener(what, job);
-    };
-    channel.call('events.listen', [], { signal: controller.signal, onNote }).catch(reject);
-  });
-  return () => controller.abort();
+type Listener = (what: string, job: string) => void;
+
+/** All who listen share one call, as long as the connection lasts: `cancel` of many jobs listens for each. */
+function wakes(line: Line) {
+  const listeners = new Set<Listener>();
+  const begin = (): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const onNote = (said: unknown): void => {
+        const [what, job] = said as [string, string];
+        if (what === 'ready') resolve();
+        else for (const listener of listeners) listener(what, job);
+      };
+      line.channel.call('events.listen', [], { onNote }).catch(reject);
+    });
+  let ready: Promise<void> | null = null;
+  return {
+    async listen(listener: Listener): Promise<() => void> {
+      listeners.add(listener);
+      ready ??= begin();
+      await ready;
+      return () => listeners.delete(listener);
+    },
+  };
 }
 
 /** Says by name what the daemon does not offer. */

@@ -1,6 +1,8 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { connectSystem } from '../../../src/cli/system/client.js';
+import { systemStore } from '../../../src/cli/system/store.js';
 import { until } from '../../store/home.js';
 import { job, options, recommendation } from '../../store/samples.js';
 import { Machine, noUsers, type User } from './machine.js';
@@ -144,6 +146,24 @@ describe.skipIf(noUsers !== null)('a daemon for several users', () => {
     const failed = (await examined(alice)).filter(({ check }) => /daemon|redis|home|hosts|records/.test(check));
     expect(failed).toMatchObject([{ check: 'daemon', status: 'failed' }]);
     await machine.start();
+  });
+
+  it('is asked for any number of jobs at a time', async () => {
+    const store = await machine.store();
+    const many = Array.from({ length: 100 }, (_, at) =>
+      job({ state: 'held', name: `many-${at}`, owner: alice.name, uid: alice.uid }),
+    );
+    for (const one of many) await store.jobs.create(one);
+    expect(await alice.call(['hold', 'many-*'])).toMatchObject({ code: 0 });
+    expect((await alice.call(['cancel', 'many-*'])).stderr.match(/cancelled/g)).toHaveLength(many.length);
+    expect(await alice.call(['wait', 'many-*'])).toMatchObject({ code: 4 });
+    const { channel } = await connectSystem(machine.socket);
+    const { events } = systemStore(machine.socket, channel);
+    const heard = new Set<number>();
+    await Promise.all(many.map((_, at) => events.listen((what) => what === 'label' && heard.add(at))));
+    await store.events.wake('label');
+    await until(() => heard.size === many.length);
+    channel.close();
   });
 
   it('says what it does not offer, and where it is when it does not answer', async () => {
