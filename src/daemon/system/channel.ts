@@ -104,7 +104,8 @@ export class Channel {
         },
         note: onNote,
       });
-      this.#send({ id, call: name, args });
+      const given = args.findLastIndex((one) => one !== undefined) + 1; // JSON would make null of the others
+      this.#send({ id, call: name, args: args.slice(0, given) });
     });
   }
 

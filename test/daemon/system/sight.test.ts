@@ -166,6 +166,23 @@ describe.skipIf(noUsers !== null)('a daemon for several users', () => {
     channel.close();
   });
 
+  it('takes an argument that is left out for none', async () => {
+    expect(await alice.call(['recommend'])).toMatchObject({ code: 0 });
+    const { channel } = await connectSystem(machine.socket);
+    const { jobs, recommendations, hosts, leasing, memory } = systemStore(machine.socket, channel);
+    const outcome = async (part: object, name: string, args: undefined[]) => {
+      try {
+        return await (part as Record<string, (...args: undefined[]) => unknown>)[name]?.(...args);
+      } catch (error) {
+        return (error as Error).message;
+      }
+    };
+    for (const part of [jobs, recommendations, hosts, leasing, memory])
+      for (const name of Object.keys(part))
+        expect(await outcome(part, name, [undefined]), name).toEqual(await outcome(part, name, []));
+    channel.close();
+  });
+
   it('says what it does not offer, and where it is when it does not answer', async () => {
     const offered = await alice.script(`
       const { connect } = await import('node:net');
