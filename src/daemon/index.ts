@@ -4,7 +4,7 @@ import type { RunOptions } from './run.js';
 
 export { forgetHost } from './forget.js';
 export { dashboardAddress } from './http/token.js';
-export { daemonStatus, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
+export { daemonStatus, ownDaemonRuns, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
 
 export type { DaemonSettings } from './settings.js';
 export { withSilence } from './silence.js';

@@ -39,6 +39,9 @@ export async function daemonStatus(store: Store): Promise<DaemonStatus> {
   };
 }
 
+/** Whether a daemon of this user's own runs here. */
+export const ownDaemonRuns = (): boolean => readDaemonFile(hostName()) !== null;
+
 /** Starts a daemon in its own session; returns when it takes jobs. Throws OOMTUNE_DAEMON_RUNNING, or what its log says. */
 export async function startDaemon(store: Store, options: StartOptions = {}): Promise<DaemonStatus> {
   const host = hostName();

@@ -1,7 +1,8 @@
 import { lstatSync } from 'node:fs';
 import { createConnection } from 'node:net';
-import { OomtuneError } from '../../common/errors.js';
+import { OomtuneError, usageError } from '../../common/errors.js';
 import { systemSocket } from '../../common/home.js';
+import type { JobRecord } from '../../contract/job.js';
 import { Channel, ChannelClosed } from '../../daemon/system/channel.js';
 
 /** What the daemon of the machine says of itself and of the caller. */
@@ -30,6 +31,23 @@ export function systemDaemon(redisUrl: string | null): string | null {
   } catch {
     return null;
   }
+}
+
+/** Throws OOMTUNE_USAGE where the daemon of the machine stands in the place of one of the user's own. */
+export function refuseBesideSystem(redisUrl: string | null, doing: 'start' | 'stop'): void {
+  const path = systemDaemon(redisUrl);
+  if (path === null) return;
+  throw usageError(
+    `oomtune works with the daemon of this machine here, at ${path}, which is root's to ${doing}.`,
+    `As root: systemctl ${doing} oomtune. Set OOMTUNE_HOME to a folder of yours for a daemon of your own.`,
+  );
+}
+
+/** Throws OOMTUNE_NOT_PERMITTED for a job whose output only its owner and root can read on the disk. `hello` null: no daemon of the machine. */
+export function checkMayRead(hello: Hello | null, { job, owner, uid }: JobRecord): void {
+  if (hello === null || hello.uid === 0 || hello.uid === uid) return;
+  const remedy = 'Its owner can read its output, and root on the disk.';
+  throw new OomtuneError('OOMTUNE_NOT_PERMITTED', `${job} is a job of ${owner}.`, remedy);
 }
 
 /** Connects and says hello. Throws OOMTUNE_DAEMON_DOWN, or why the daemon refuses. */

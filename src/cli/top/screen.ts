@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { isHidden, type JobRecord } from '../../contract/job.js';
+import type { JobRecord } from '../../contract/job.js';
 import { cancelJob, holdJob, pauseJob, releaseJob } from '../../daemon/index.js';
 import type { Store } from '../../store/index.js';
 import type { Context } from '../context.js';
 import { shown } from '../output.js';
+import { checkMayRead } from '../system/client.js';
 import { showLogs } from '../verbs/logs.js';
 import { type Key, Terminal } from './terminal.js';
 import { counts, NO_JOBS, renderTopDevices, renderTopJobs, type TopPicture } from './view.js';
@@ -144,8 +145,7 @@ export class Screen {
       const wanted = job.pause === 'on' ? 'off' : 'on';
       this.#steer(id, wanted === 'on' ? 'paused' : 'goes on', () => pauseJob(this.store, id, wanted));
     } else if (key.text === 'f' || key.name === 'enter') {
-      if (isHidden(job)) this.#said = `${id} is a job of ${job.owner}.`;
-      else this.#follow = job;
+      this.#follow = job;
     }
   }
 
@@ -174,12 +174,13 @@ export class Screen {
     this.#following = following;
     const stop = (): void => following.abort();
     this.#end.signal.addEventListener('abort', stop, { once: true });
-    this.#terminal.leaveScreen();
     const { note } = this.context.out;
-    note(`${job.job} (${job.name}): q goes back`);
     const write = (data: Buffer | string): void =>
       void process.stdout.write(String(data).replace(/(?<!\r)\n/g, '\r\n'));
     try {
+      checkMayRead(await this.context.system(), job);
+      this.#terminal.leaveScreen();
+      note(`${job.job} (${job.name}): q goes back`);
       await showLogs(this.store, [job], {
         ...{
           follow: true,

@@ -4,12 +4,14 @@ import { systemSocket, useHome } from '../../common/home.js';
 import type { StartOptions, SystemSettings } from '../../daemon/index.js';
 import { toLabels } from '../job-options.js';
 import { printStatus, sayStarted } from '../running.js';
+import { refuseBesideSystem } from '../system/client.js';
 import { readNumber, type Verb } from '../verb.js';
 import { plural } from '../words.js';
 
 export const start: Verb = async ({ options }, context) => {
   const { out } = context;
   const settings = settingsOf(options);
+  refuseBesideSystem(context.redisUrl, 'start');
   const store = await context.store();
   const { startDaemon } = await import('../../daemon/index.js');
   const status = await startDaemon(store, settings);
@@ -20,7 +22,8 @@ export const start: Verb = async ({ options }, context) => {
 
 export const stop: Verb = async ({ options }, context) => {
   const { out } = context;
-  const { stopDaemon } = await import('../../daemon/index.js');
+  const { ownDaemonRuns, stopDaemon } = await import('../../daemon/index.js');
+  if (!ownDaemonRuns()) refuseBesideSystem(context.redisUrl, 'stop'); // one may be from before there was one for all
   const stopped = await stopDaemon(() => context.store(), { kill: Boolean(options.kill) });
   if (out.json) out.document('daemon-stop', { schema: 1, stopped });
   else out.note(stopped ? 'stopped' : 'it was not running');

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { OomtuneError, usageError } from '../../common/errors.js';
+import { usageError } from '../../common/errors.js';
 import { TerminalText } from '../../common/terminal.js';
-import { isHidden, type JobRecord } from '../../contract/job.js';
+import type { JobRecord } from '../../contract/job.js';
 import { followSlurm } from '../../daemon/slurm/follow.js';
 import { Presence } from '../../daemon/wait.js';
 import { hostName, type Store } from '../../store/index.js';
@@ -11,6 +11,7 @@ import { LogFile } from '../log-file.js';
 import type { Paint } from '../output.js';
 import { SearchFollow } from '../search-follow.js';
 import { hasEnded } from '../status-view.js';
+import { checkMayRead } from '../system/client.js';
 import { readNumber, type Verb } from '../verb.js';
 
 export default (async ({ args, options }, context) => {
@@ -20,10 +21,8 @@ export default (async ({ args, options }, context) => {
   const launch = readNumber('--launch', options.launch, { least: 1, remedy });
   const store = await context.store();
   const jobs = await namedJobs(store, args, out);
-  for (const { job, owner } of jobs.filter(isHidden)) {
-    const remedy = 'Its owner can read its output, and root on the disk.';
-    throw new OomtuneError('OOMTUNE_NOT_PERMITTED', `${job} is a job of ${owner}.`, remedy);
-  }
+  const system = await context.system();
+  for (const job of jobs) checkMayRead(system, job);
   const follow = Boolean(options.follow);
   if (out.json) {
     if (follow) throw usageError('--follow goes on; --json writes one document.', 'Leave one of the two out.');

@@ -107,7 +107,10 @@ describe.skipIf(noUsers !== null)('jobs of several users', () => {
       expect([verb, code, stderr]).toEqual([verb, 5, expect.stringContaining('OOMTUNE_NOT_PERMITTED')]);
     }
     expect((await bob.call(['edit', '--priority', '5', job])).stderr).toContain('OOMTUNE_NOT_PERMITTED');
-    expect((await bob.call(['logs', job])).stdout).toBe('');
+    for (const user of [bob, admin]) {
+      const { code, stdout, stderr } = await user.call(['logs', job]);
+      expect([code, stdout, stderr]).toEqual([5, '', expect.stringContaining('OOMTUNE_NOT_PERMITTED')]);
+    }
     expect(await state(alice, job)).toBe('running');
     type Explained = { memory_over_time: { samples: unknown[] } | null };
     await until(
@@ -122,6 +125,8 @@ describe.skipIf(noUsers !== null)('jobs of several users', () => {
     await until(() => !existsSync(`/proc/${pid}`), 30);
     expect(await state(bob, job)).toBe('cancelled');
     expect((await bob.call(['retry', job])).code).toBe(5);
+    expect((await admin.call(['retry', job])).stderr).toContain('it gets that of a login');
+    expect((await admin.call(['cancel', job])).code).toBe(0);
     expect((await alice.call(['retry', job])).code).toBe(0);
     expect((await alice.call(['cancel', job])).code).toBe(0);
   });

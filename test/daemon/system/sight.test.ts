@@ -148,6 +148,18 @@ describe.skipIf(noUsers !== null)('a daemon for several users', () => {
     await machine.start();
   });
 
+  it("is what verbs speak of that would start, stop or show a daemon of one's own", async () => {
+    for (const words of [['daemon', 'start'], ['daemon', 'stop'], ['daemon', 'stop', '--kill'], ['dashboard']]) {
+      const { code, stderr } = await alice.call(words);
+      expect([code, stderr]).toEqual([2, expect.stringContaining(machine.socket)]);
+    }
+    expect(existsSync(join(alice.home, '.local', 'state', 'oomtune', 'redis'))).toBe(false);
+    const own = { env: { OOMTUNE_HOME: join(alice.home, 'own') } };
+    expect((await alice.call(['daemon', 'start', '--http-port', '0'], own)).code).toBe(0);
+    expect((await alice.call(['daemon', 'stop'], own)).stderr).toContain('stopped');
+    await alice.call(['redis', 'stop'], own);
+  });
+
   it('is asked for any number of jobs at a time', async () => {
     const store = await machine.store();
     const many = Array.from({ length: 100 }, (_, at) =>
