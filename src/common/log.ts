@@ -1,5 +1,6 @@
 import { writeSync } from 'node:fs';
 import { pino } from 'pino';
+import { usageError } from './errors.js';
 
 const STDERR = 2;
 
@@ -24,8 +25,15 @@ function put(text: string): void {
   for (let at = 0; at < bytes.length; ) at += writeSync(STDERR, bytes, at);
 }
 
-/** The diagnostic log: JSON lines on stderr. `OOMTUNE_LOG` sets the level. Never log values of environment variables. */
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
+
+/** The diagnostic log: JSON lines on stderr. `OOMTUNE_LOG` sets the level, OOMTUNE_USAGE where there is none such. Never log values of environment variables. */
 export function createLog(component: string, level = process.env.OOMTUNE_LOG || 'warn') {
+  if (!LEVELS.includes(level))
+    throw usageError(
+      `OOMTUNE_LOG is "${level}", which is no level.`,
+      `Set OOMTUNE_LOG to one of ${LEVELS.join(', ')}.`,
+    );
   return pino({ name: 'oomtune', level, base: { component, pid: process.pid } }, lines);
 }
 

@@ -6,6 +6,8 @@ import { longestEndMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { homeFolder, PACKAGE_ROOT } from '../common/home.js';
 import { createLog } from '../common/log.js';
+import { errorDocument } from '../contract/failure.js';
+import { readJson } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
 import type { DaemonStatus } from '../contract/verbs.js';
 import type { Runtime } from '../runtime/types.js';
@@ -15,6 +17,7 @@ import { hostTaken } from './foreign-home.js';
 import { JobBackups } from './job-backups.js';
 import { rotateLog } from './own-log.js';
 import type { DaemonSettings } from './settings.js';
+import { decodeError } from './system/channel.js';
 
 export type StartOptions = Partial<
   Pick<DaemonSettings, 'cpuLanes' | 'allowInsecureRedis' | 'httpPort' | 'httpHost' | 'metricsOpen' | 'labels'>
@@ -53,7 +56,7 @@ export async function startDaemon(store: Store, options: StartOptions = {}): Pro
       '`oomtune daemon status` shows it; `oomtune daemon stop` stops it and leaves its jobs alone.',
     );
   }
-  const argv = [join(PACKAGE_ROOT, 'bin', 'oomtune.js'), 'daemon', 'run'];
+  const argv = [join(PACKAGE_ROOT, 'bin', 'oomtune.js'), 'daemon', 'run', '--json']; // an error is one line of its log
   if (options.cpuLanes !== undefined) argv.push('--cpu-lanes', String(options.cpuLanes));
   if (options.allowInsecureRedis === true) argv.push('--allow-insecure-redis');
   if (options.httpPort !== undefined) argv.push('--http-port', String(options.httpPort));
@@ -155,20 +158,10 @@ async function endWithin(runtime: Runtime, dir: string | undefined, ms: number):
   return Promise.race([run.wait().then(({ stuck }) => stuck === undefined), delay(ms, false, { ref: false })]);
 }
 
-/** Codes with which a daemon may refuse to start. */
-const KNOWN = [
-  'OOMTUNE_REDIS_UNSAFE',
-  'OOMTUNE_DAEMON_RUNNING',
-  'OOMTUNE_HOST_TAKEN',
-  'OOMTUNE_NATIVE_MISSING',
-] as const;
-
 function didNotStart(path: string, begin: number): OomtuneError {
-  const text = readFileSync(path).subarray(begin).toString('utf8');
-  // The daemon's error comes last: one line, its remedy, its code
-  const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
-  const code = /\((OOMTUNE_[A-Z_]+)\)/.exec(text)?.[1];
-  const known = KNOWN.find((one) => one === code) ?? 'OOMTUNE_DAEMON_DOWN';
-  const message = (lines[0] ?? 'The daemon did not start.').replace(/^oomtune: /, '');
-  return new OomtuneError(known, message, lines[1]?.trim() ?? `See ${path}.`);
+  const lines = readFileSync(path).subarray(begin).toString('utf8').split('\n');
+  const said = lines.map((line) => readJson(errorDocument, line)).findLast((one) => one !== null);
+  if (said != null) return decodeError(said.error);
+  const words = lines.find((line) => line !== '' && !line.startsWith('{')); // of Node or the system: it did not come so far
+  return new OomtuneError('OOMTUNE_DAEMON_DOWN', words ?? 'The daemon did not start.', `See ${path}.`);
 }

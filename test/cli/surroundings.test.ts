@@ -87,6 +87,22 @@ describe('a disk that is full where stdout goes', () => {
   });
 });
 
+describe('a daemon that does not start', () => {
+  it.each([
+    ['a file that is no YAML', { OOMTUNE_FAIR_SHARE: join(folder, 'share.yaml') }, 'docs/reference/configuration.md'],
+    ['a level of the log that there is none of', { OOMTUNE_LOG: 'loud' }, 'OOMTUNE_LOG'],
+  ])('says of %s what the daemon itself says', async (_, env, remedy) => {
+    writeFileSync(join(folder, 'share.yaml'), 'half_life: [24h\nlimits: {gpus: 2\n');
+    type Said = { error: { code: string; message: string; remedy: string } };
+    const [run, start] = [
+      (await oomtune.json(['daemon', 'run'], { env })) as Said,
+      (await oomtune.json(['daemon', 'start'], { env })) as Said,
+    ];
+    expect(start).toEqual(run);
+    expect(start.error).toMatchObject({ code: 'OOMTUNE_USAGE', remedy: expect.stringContaining(remedy) });
+  });
+});
+
 describe('a Redis that refuses what it is asked', () => {
   const refused = async (url: string, says: RegExp, verbs = [['submit', '--device', 'cpu', '--', 'true']]) => {
     for (const verb of verbs) {
@@ -96,6 +112,9 @@ describe('a Redis that refuses what it is asked', () => {
       expect(stderr).toContain('(OOMTUNE_REDIS_REFUSED)');
       expect(code).toBe(5);
     }
+    const { code, stderr } = await oomtune.call(['daemon', 'start', '--redis', url]);
+    expect([code, stderr]).toEqual([5, expect.stringMatching(says)]);
+    expect(stderr).toContain('(OOMTUNE_REDIS_REFUSED)');
     const { checks } = (await oomtune.json(['doctor', '--redis', url])) as { checks: Record<string, string>[] };
     expect(checks.filter((check) => check.status === 'failed' && says.test(check.found as string))).not.toEqual([]);
   };
