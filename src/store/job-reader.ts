@@ -28,6 +28,9 @@ export interface Standing {
   pause: 'on' | 'off' | null;
 }
 
+/** Ended jobs that are read at a time. */
+const ENDED_READ = 100;
+
 /** Reads jobs' records. An unusable one (garbage, another type, a newer version's) is noted and left; it may be well later. */
 export class JobReader {
   constructor(
@@ -46,9 +49,10 @@ export class JobReader {
     return (isJobId(id) ? (await this.#findAll([id]))[0] : undefined) ?? { is: 'missing' };
   }
 
-  /** Records of jobs that have not ended, or whose end cannot be read. They stand where they are, and nobody works at them. */
+  /** Of the jobs that have not ended and the latest that have. Their records stand where they are, and nobody works at them. */
   async unreadable(): Promise<UnreadableJob[]> {
-    const ids = [...(await this.liveIds()), ...(await this.redis.smembers(this.keys.pending))];
+    const latest = await this.redis.zrevrange(this.keys.jobs, 0, ENDED_READ - 1);
+    const ids = [...(await this.liveIds()), ...(await this.redis.smembers(this.keys.pending)), ...latest];
     return (await this.#findAll([...new Set(ids)])).flatMap((one) =>
       one.is === 'unreadable' ? [{ job: one.job, why: one.why, newer: one.newer }] : [],
     );
@@ -77,8 +81,8 @@ export class JobReader {
   async list({ ended = 20 }: { ended?: number } = {}): Promise<StoredJob[]> {
     const live = await this.live();
     const gone: StoredJob[] = [];
-    for (let at = 0; gone.length < ended; at += 100) {
-      const ids = await this.redis.zrevrange(this.keys.jobs, at, at + 99);
+    for (let at = 0; gone.length < ended; at += ENDED_READ) {
+      const ids = await this.redis.zrevrange(this.keys.jobs, at, at + ENDED_READ - 1);
       if (ids.length === 0) break;
       const known = new Set(live.map((job) => job.job));
       const found = await this.#readable(ids.filter((id) => !known.has(id)));
@@ -226,7 +230,7 @@ function unreadableRecord({ job, why, newer }: UnreadableJob): OomtuneError {
     `The record of ${job} cannot be read: ${why}.`,
     newer
       ? 'Use the version that wrote it; this one leaves it alone.'
-      : 'Mend or delete its key in Redis; until then nothing is done with the job. `oomtune doctor` lists all such records.',
+      : 'Mend or delete its key in Redis; until then nothing is done with the job. `oomtune doctor` lists such records.',
   );
 }
 

@@ -335,6 +335,16 @@ test('records that cannot be used are left where they are, and the others still 
   ]);
 });
 
+test('an ended job whose record cannot be read is told of, and not merely left out', async () => {
+  const ended = await claimed();
+  await store.jobs.patch(ended, { state: 'succeeded' }, 'token-a');
+  await store.connection.redis.hset(store.keys.job(ended), 'schema', 99);
+  expect(await store.jobs.list()).toEqual([]);
+  expect(await store.jobs.unreadable()).toEqual([
+    { job: ended, why: 'written by a newer oomtune (schema 99)', newer: true },
+  ]);
+});
+
 test('an index that names a job without a record is put right', async () => {
   const { redis } = store.connection;
   const { job: id } = await create();
