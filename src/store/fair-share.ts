@@ -25,10 +25,15 @@ export interface FairShare {
   admins: string[];
 }
 
-const count = z.number().int().min(0).nullable();
+const A_COUNT = 'it should be a whole number, or null for any';
+const A_TIME = 'it should be a time such as 24h';
+const count = z.int({ error: A_COUNT }).min(0, A_COUNT).nullable();
 const limits = z.strictObject({ gpus: count, queued: count });
 const file = z.strictObject({
-  half_life: z.string().refine((text) => parseSpan(text) !== null, 'a time such as 24h'),
+  half_life: z
+    .string(A_TIME)
+    .refine((text) => parseSpan(text) !== null, A_TIME)
+    .default('24h'),
   limits: limits.partial().default({}),
   users: z.record(z.string(), limits.partial()).default({}),
   admins: z.array(z.string()).default([]),
@@ -45,7 +50,7 @@ function pathInUse(): string {
 /** Throws OOMTUNE_USAGE for a file that cannot be used. */
 export function readFairShare(path = pathInUse()): FairShare {
   try {
-    const { half_life, limits, users, admins } = file.parse(readConfig(path));
+    const { half_life, limits, users, admins } = file.parse(readConfig(path) ?? {}); // an empty file changes nothing
     const halfLifeMs = (parseSpan(half_life) as number) * 1000;
     return { halfLifeMs, limits: { gpus: null, queued: null, ...limits }, users, admins };
   } catch (cause) {

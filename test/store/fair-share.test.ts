@@ -1,11 +1,13 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { openStore, type Store } from '../../src/store/index.js';
-import { useHome } from './home.js';
+import { openStore, readFairShare, type Store } from '../../src/store/index.js';
+import { failure, useHome } from './home.js';
 import { GIB } from './samples.js';
 import { drawer, type Job, Machine, one, play, TOTAL } from './trace.js';
 
 /** Who goes first among several users: made-up traces in made-up time, on the real scripts and a real Redis (see trace.ts). */
-useHome();
+const home = useHome();
 let store: Store;
 beforeAll(async () => {
   store = await openStore({});
@@ -20,6 +22,27 @@ const several = (user: string, arrives: number, count: number, changes: Partial<
 const gpus = (count: number) => Array<number>(count).fill(0);
 const startsOf = (started: Map<string, number>, user: string): number[] =>
   [...started].flatMap(([id, at]) => (id.startsWith(`j-${user}`) ? [at] : []));
+
+test('a file of rules says what it changes, and each fault of one is told by its key', async () => {
+  const path = join(home, 'fair-share.yaml');
+  const read = (text: string) => {
+    writeFileSync(path, text);
+    return readFairShare(path);
+  };
+  const none = { halfLifeMs: 86_400_000, limits: { gpus: null, queued: null }, users: {}, admins: [] };
+  expect(read('limits: {queued: 3}')).toEqual({ ...none, limits: { gpus: null, queued: 3 } });
+  expect(read('# all as it is')).toEqual(none);
+  for (const [text, why] of [
+    ['half_life: 24', 'half_life: it should be a time such as 24h.'],
+    ['half_life: soon', 'half_life: it should be a time such as 24h.'],
+    ['limits: {queued: many}', 'limits.queued: it should be a whole number, or null for any.'],
+    ['users: {bob: {gpus: 1.5}}', 'users.bob.gpus: it should be a whole number, or null for any.'],
+    ['limits: {gpus: -1}', 'limits.gpus: it should be a whole number, or null for any.'],
+  ] as const) {
+    const error = await failure((async () => read(text))());
+    expect([error.code, error.message]).toEqual(['OOMTUNE_USAGE', `${path} cannot be used: ${why}`]);
+  }
+});
 
 test('who comes with one job does not wait behind the forty of another', async () => {
   const machine = new Machine(store, gpus(8));
