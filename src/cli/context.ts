@@ -87,7 +87,9 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
         system ??= joinSystem(socket);
         return system.then((joined) => joined.store);
       }
-      store ??= import('../store/index.js').then(({ openStore }) => openStore({ url: redisUrl }));
+      store ??= import('../store/index.js').then(({ openStore }) =>
+        openStore({ url: redisUrl, signal: interruption.signal }),
+      );
       return store;
     },
     runtime() {

@@ -1,6 +1,7 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
 import { refusal } from '../common/refusal.js';
+import { aborted } from '../common/within.js';
 import { ensureEmbeddedRedis, wasStopped } from './embedded.js';
 import { parseRedisUrl, type RedisTarget, unixUrl } from './url.js';
 
@@ -35,11 +36,11 @@ export class Connection {
     this.redis = this.#client({ lazyConnect: true });
   }
 
-  /** `url` null: the embedded Redis, started if need be. Throws OOMTUNE_REDIS_UNREACHABLE, OOMTUNE_REDIS_MISSING, OOMTUNE_USAGE. */
-  static async open(url: string | null, listener: OutageListener): Promise<Connection> {
+  /** `url` null: the embedded Redis, started if need be. Throws OOMTUNE_REDIS_UNREACHABLE, OOMTUNE_REDIS_MISSING, OOMTUNE_USAGE, the signal's reason. */
+  static async open(url: string | null, listener: OutageListener, signal?: AbortSignal): Promise<Connection> {
     const target = parseRedisUrl(url ?? unixUrl(await ensureEmbeddedRedis()));
     const connection = new Connection(target, url === null, listener);
-    await connection.#firstTry();
+    await connection.#firstTry(signal);
     return connection;
   }
 
@@ -106,7 +107,7 @@ export class Connection {
     return redis;
   }
 
-  async #firstTry(): Promise<void> {
+  async #firstTry(signal?: AbortSignal): Promise<void> {
     let last: Error | null = null;
     this.redis.on('error', (error: Error) => {
       last = error;
@@ -115,12 +116,14 @@ export class Connection {
     const failed = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(last ?? new Error('no answer within 5 s')), CONNECT_MS);
       this.redis.once('close', () => reject(last ?? new Error('closed')));
+      if (signal !== undefined) void aborted(signal).then(() => reject(signal.reason));
     });
     failed.catch(() => {});
     try {
       await Promise.race([this.redis.connect().then(() => this.#greet()), failed]);
     } catch (error) {
       this.close();
+      if (signal?.aborted) throw signal.reason;
       throw unreachable(this.target.shown, last ?? error);
     } finally {
       clearTimeout(timer);

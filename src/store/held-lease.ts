@@ -1,5 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
-import { waitAtMost } from '../common/within.js';
+import { aborted, waitAtMost } from '../common/within.js';
 import type { Device } from '../contract/launch.js';
 import type { LeasePromise } from '../contract/state.js';
 import type { LeaseFiles } from './lease-files.js';
@@ -7,6 +8,8 @@ import { startTime } from './process-identity.js';
 import { retry } from './retry.js';
 
 const RELEASE_MS = 10_000;
+/** For somebody who waits for their prompt. */
+const INTERRUPTED_MS = 500;
 
 /** The leases in Redis, as their holder needs them; `instance` tells this reservation from a later one of the owner. */
 interface Leases {
@@ -37,6 +40,7 @@ export class HeldLease {
     private promise: LeasePromise,
     { devices, foreign }: { devices: Device[]; foreign: number[] },
     { renewMs }: { renewMs: number },
+    private readonly interrupted?: AbortSignal,
   ) {
     this.devices = devices;
     this.foreign = foreign;
@@ -85,7 +89,7 @@ export class HeldLease {
     );
   }
 
-  /** Returns when it is released, or after ten seconds of refusals, while it is still tried. Others free an ownerless lease. */
+  /** Returns when it is released, or after ten seconds of refusals (half a one once interrupted). Others free an ownerless lease. */
   async release(): Promise<void> {
     if (this.#released) return;
     this.#released = true;
@@ -94,10 +98,9 @@ export class HeldLease {
     const { owner, instance } = this.promise;
     this.leases.files.remove(this.promise); // first: from here on nobody writes it back
     const { onRefused } = this.leases;
-    await waitAtMost(
-      retry(() => this.leases.release(owner, instance), { onRefused, idle: true }),
-      RELEASE_MS,
-    );
+    const released = retry(() => this.leases.release(owner, instance), { onRefused, idle: true });
+    const late = this.interrupted === undefined ? [] : [aborted(this.interrupted).then(() => delay(INTERRUPTED_MS))];
+    await waitAtMost(Promise.race([released, ...late]), RELEASE_MS);
   }
 
   /** Leaves it to processes that cannot be ended: whoever reaps leases frees it when they and their memory are gone. */

@@ -51,6 +51,8 @@ export interface StoreOptions {
   /** `redis://`, `rediss://` or `unix://`; null or absent: the embedded Redis, started if it does not run. */
   url?: string | null;
   onOutage?: OutageListener;
+  /** Aborted: the first try is given up. */
+  signal?: AbortSignal;
   leaseTimes?: Partial<LeaseTimes>;
   /** For tests: a host that has been silent for this long is lost. */
   lostMs?: number;
@@ -60,7 +62,7 @@ export interface StoreOptions {
 export async function openStore(options: StoreOptions = {}) {
   const url = options.url || null;
   const keys = keysUnder();
-  const connection = await Connection.open(url, options.onOutage ?? sayOutage);
+  const connection = await Connection.open(url, options.onOutage ?? sayOutage, options.signal);
   const { redis, target } = connection;
   const events = new Events(connection, keys);
   return {

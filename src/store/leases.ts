@@ -115,7 +115,8 @@ export class LeaseStore {
           const granted = reply.granted.map((uuid) => devices.find((device) => device.uuid === uuid) as Device);
           const granting = readLease(owner, JSON.stringify(reply.record)) as LeaseRecord;
           const { text: _, taken_at: __, expires_at: ___, ...promise } = granting;
-          return new HeldLease(this, promise, { devices: granted, foreign: reply.foreign }, this.times);
+          const interrupted = request.foreground == null ? undefined : signal; // a daemon has time
+          return new HeldLease(this, promise, { devices: granted, foreign: reply.foreign }, this.times, interrupted);
         }
         const reason = waitReason(reply, devices, { ...request, user });
         if (reason !== lastReason) onWait(reason);

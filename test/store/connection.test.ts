@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { openStore, type Store } from '../../src/store/index.js';
 import { failure, freePort, startRedis, until, useHome } from './home.js';
+import { gpu } from './samples.js';
 
 useHome();
 const stops: (() => Promise<void>)[] = [];
@@ -92,6 +93,29 @@ test('a Redis that is stopped answers nobody: the first try gives up', async () 
   const error = await failure(openStore({ url: `redis://127.0.0.1:${port}` }));
   child.kill('SIGCONT');
   expect(error.message).toContain('no answer within 5 s');
+});
+
+test('who is interrupted waits neither for the first answer of a stopped Redis nor long for the last', async () => {
+  const { port, child } = await redis();
+  const url = `redis://127.0.0.1:${port}`;
+  const opened = await store(url);
+  const interrupted = new AbortController();
+  const lease = await opened.leasing.acquire({
+    ...{ owner: 'j-foreground', devices: [gpu(0)], count: 1, bytes: null, share: false, onWait: () => {} },
+    foreground: { verb: 'run', name: 'mine' },
+    signal: interrupted.signal,
+  });
+  child.kill('SIGSTOP');
+  const reason = new DOMException('Interrupted.', 'AbortError');
+  const begun = Date.now();
+  const first = failure(openStore({ url, signal: interrupted.signal }));
+  const last = lease.release();
+  setTimeout(() => interrupted.abort(reason), 200);
+  expect(await first).toBe(reason);
+  await last;
+  expect(Date.now() - begun).toBeLessThan(2000);
+  child.kill('SIGCONT');
+  await until(async () => (await opened.leasing.list()).length === 0);
 });
 
 test('who is connected waits through a pause of 20 s, says so once, and goes on', async () => {
