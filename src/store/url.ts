@@ -11,6 +11,8 @@ export interface RedisTarget {
 }
 
 const REMEDY = 'Write redis://host:6379, rediss://user:password@host:6380/0 or unix:///path/to/redis.sock.';
+const ESCAPES =
+  'Signs of a user or password that end it are escaped: %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %.';
 
 /** Reads `redis://[user:password@]host[:port][/db]`, `rediss://…` or `unix:///path[?db=N&username=U&password=P]`. Throws OOMTUNE_USAGE. */
 export function parseRedisUrl(text: string): RedisTarget {
@@ -23,6 +25,7 @@ export function parseRedisUrl(text: string): RedisTarget {
   }
   if (url.protocol !== 'redis:' && url.protocol !== 'rediss:')
     throw wrong(text, `its scheme is ${url.protocol.slice(0, -1)}`);
+  if (`${url.pathname}${url.search}${url.hash}`.includes('@')) throw wrong(text, 'its user or password ends early');
   const tls = url.protocol === 'rediss:';
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1') || '127.0.0.1';
   const port = url.port === '' ? 6379 : Number(url.port);
@@ -65,18 +68,19 @@ function parseUnix(text: string): RedisTarget {
 /** `unix:///path`; escapes only what would end the path. */
 export const unixUrl = (path: string): string => `unix://${path.replace(/[%?#]/g, encodeURIComponent)}`;
 
-/** The URL without user and password, for messages. */
+/** The URL without user and password, for messages. They go as far as the last sign that may belong to them, escaped or not. */
 export function withoutPassword(text: string): string {
-  return text.replace(/\/\/[^/]*@/, '//').replace(/([?&](?:username|password)=)[^&]*/gi, '$1…');
+  return text.replace(/([?&](?:username|password)=).*/is, '$1…').replace(/\/\/.*@/s, '//');
 }
 
 function wrong(text: string, why: string): OomtuneError {
-  return usageError(`Expected a Redis URL, got "${withoutPassword(text)}": ${why}.`, REMEDY);
+  const remedy = text.includes('@') ? `${REMEDY}\n${ESCAPES}` : REMEDY;
+  return usageError(`Expected a Redis URL, got "${withoutPassword(text)}": ${why}.`, remedy);
 }
 
 function database(text: string, url: string): number {
   if (text === '') return 0;
-  if (!/^\d{1,4}$/.test(text)) throw wrong(url, `the database has to be a number, not "${text}"`);
+  if (!/^\d{1,4}$/.test(text)) throw wrong(url, 'the database has to be a number');
   return Number(text);
 }
 

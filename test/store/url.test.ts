@@ -1,14 +1,17 @@
 import { expect, test } from 'vitest';
+import type { OomtuneError } from '../../src/common/errors.js';
 import { parseRedisUrl, withoutPassword } from '../../src/store/url.js';
 
-const message = (text: string): string => {
+const error = (text: string): OomtuneError | null => {
   try {
     parseRedisUrl(text);
   } catch (error) {
-    return (error as Error).message;
+    return error as OomtuneError;
   }
-  return '';
+  return null;
 };
+
+const message = (text: string): string => error(text)?.message ?? '';
 
 test.each([
   ['redis://', { host: '127.0.0.1', port: 6379, db: 0 }, 'redis://127.0.0.1:6379', true],
@@ -48,9 +51,20 @@ test('a password is in no message', () => {
     'redis://user:hunter2@h/x',
     'redis://user:hunter2%zz@h',
     'unix://host/p?password=hunter2',
+    'redis://:Ab/hunter2@h:6379/0',
+    'redis://user:6379/hunter2@h/0',
+    'redis://user:6379?hunter2@h',
+    'redis://user:6379#hunter2@h',
+    'redis://user:6379/x@hunter2@h',
+    'unix://host/p?password=x&hunter2',
   ]) {
     expect(message(text)).not.toBe('');
     expect(message(text)).not.toContain('hunter2');
     expect(withoutPassword(text)).not.toContain('hunter2');
   }
+});
+
+test('a password that ends early: the remedy says how its signs are written', () => {
+  expect(error('redis://:Ab/c@h')?.remedy).toContain('%2F for /');
+  expect(error('redis://h/x')?.remedy).not.toContain('%2F');
 });
