@@ -13,7 +13,7 @@ export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneErr
   if (thrown instanceof Error && thrown.name === 'AbortError') return interrupted(thrown);
   if (thrown instanceof Error && 'syscall' in thrown && thrown.syscall === 'uv_cwd')
     return usageError('The folder that this was called in is gone.', 'Go to one that exists (cd).');
-  const refused = refusal(thrown, homePath());
+  const refused = refusal(thrown, knownHome());
   if (refused !== null) return refused;
   const said = thrown instanceof Error ? thrown.message : inspect(thrown);
   return new OomtuneError(
@@ -22,6 +22,15 @@ export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneErr
     'Run it again with OOMTUNE_DEBUG=1 to see where, and report it with that output.',
     { cause: thrown },
   );
+}
+
+/** null: there is none, which is said where one is looked for: here is an error to be shown already. */
+function knownHome(): string | null {
+  try {
+    return homePath();
+  } catch {
+    return null;
+  }
 }
 
 export function interrupted(cause?: unknown): OomtuneError {

@@ -2,6 +2,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { OomtuneError } from './errors.js';
 import { privateFolder } from './private-folder.js';
 
 /** The package's folder: config/, python/, native/ and examples/ are in it. */
@@ -32,11 +33,24 @@ export function systemSocket(): string | null {
   return path === '' ? null : resolve(path);
 }
 
-/** The same, without making it. Absolute: the Redis server and the jobs work in folders of their own. */
+/** The same, without making it. Absolute: the Redis server and the jobs work in folders of their own. Throws OOMTUNE_HOME_UNUSABLE. */
 export function homePath(): string {
   if (given !== null) return given;
   const { OOMTUNE_HOME, XDG_STATE_HOME } = process.env;
-  return resolve(OOMTUNE_HOME || join(XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'oomtune'));
+  return resolve(OOMTUNE_HOME || join(XDG_STATE_HOME || join(userFolder(), '.local', 'state'), 'oomtune'));
+}
+
+function userFolder(): string {
+  try {
+    return homedir();
+  } catch (cause) {
+    throw new OomtuneError(
+      'OOMTUNE_HOME_UNUSABLE',
+      'There is no folder for the state of oomtune: HOME is not set, and this user has no entry in /etc/passwd.',
+      'Set OOMTUNE_HOME to a folder on a local disk that is yours.',
+      { cause },
+    );
+  }
 }
 
 /** A folder below home, made on first use. */

@@ -54,12 +54,12 @@ export function unusableFolder(path: string, cause: unknown, remedy = OTHER_HOME
   );
 }
 
-/** An error of the system or of Redis as one that a user can act on; null: another error. `home`: oomtune's folder. */
-export function refusal(thrown: unknown, home: string): OomtuneError | null {
+/** An error of the system or of Redis as one that a user can act on; null: another error. `home`: oomtune's folder, if there is one. */
+export function refusal(thrown: unknown, home: string | null): OomtuneError | null {
   if (!(thrown instanceof Error)) return null;
   if (thrown.name === 'ReplyError') return refusedByRedis(thrown);
   const { code, path } = thrown as NodeJS.ErrnoException;
-  if (code === undefined || !(code in FILE_SYSTEM)) return null;
+  if (code === undefined || !(code in FILE_SYSTEM) || home === null) return null;
   // a failed write does not name its file; if the disk is full, it is the one of our folder
   const ours = path === undefined ? code === 'ENOSPC' || code === 'EDQUOT' : `${path}/`.startsWith(`${home}/`);
   return ours && code !== 'ENOENT' && code !== 'EEXIST' ? unusableFolder(home, thrown) : null;

@@ -200,7 +200,7 @@ const WHY: [RegExp, string][] = [
 
 function unreachable(shown: string, error: unknown): OomtuneError {
   const text = error instanceof Error ? error.message : String(error);
-  const refused = /^NOPERM/.test(text) ? refusal(error, '') : null;
+  const refused = /^NOPERM/.test(text) ? refusal(error, null) : null;
   if (refused !== null) return refused;
   if (/NOAUTH|WRONGPASS|invalid (username|password)|AUTH/i.test(text)) {
     return new OomtuneError(
