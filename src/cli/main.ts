@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
-import { longestStartMs } from '../common/bounds.js';
+import { checkSeconds, longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { pathsOf } from '../worker/command/named-paths.js';
@@ -54,6 +54,7 @@ async function main(argv: string[]): Promise<number> {
   const called: { verb: string | null; context: Context | null; code: number } = { verb: null, context: null, code: 0 };
   const program = createProgram(async (invocation, load) => {
     called.verb = invocation.verb;
+    checkSeconds();
     called.context = createContext(out, invocation.options, invocation.verb);
     const { context } = called;
     called.code = await withTimeout(invocation, context, async () => {

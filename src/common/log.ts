@@ -27,13 +27,19 @@ function put(text: string): void {
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
 
-/** The diagnostic log: JSON lines on stderr. `OOMTUNE_LOG` sets the level, OOMTUNE_USAGE where there is none such. Never log values of environment variables. */
-export function createLog(component: string, level = process.env.OOMTUNE_LOG || 'warn') {
-  if (!LEVELS.includes(level))
-    throw usageError(
-      `OOMTUNE_LOG is "${level}", which is no level.`,
-      `Set OOMTUNE_LOG to one of ${LEVELS.join(', ')}.`,
-    );
+/** The level that `OOMTUNE_LOG` sets, in letters of any case. Throws OOMTUNE_USAGE. */
+export function logLevel(otherwise = 'warn', environment: NodeJS.ProcessEnv = process.env): string {
+  const given = environment.OOMTUNE_LOG || otherwise;
+  const level = given.toLowerCase();
+  if (LEVELS.includes(level)) return level;
+  throw usageError(
+    `Expected OOMTUNE_LOG to be one of ${LEVELS.join(', ')}, got "${given}".`,
+    `Choose one, or unset OOMTUNE_LOG to use "${otherwise}".`,
+  );
+}
+
+/** The diagnostic log: JSON lines on stderr. `OOMTUNE_LOG` sets the level. Never log values of environment variables. */
+export function createLog(component: string, level = logLevel()) {
   return pino({ name: 'oomtune', level, base: { component, pid: process.pid } }, lines);
 }
 

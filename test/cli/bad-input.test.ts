@@ -225,6 +225,16 @@ describe('bad input', () => {
     expect(stderr).toContain('note: The value of V is no UTF-8');
   });
 
+  it.each([
+    ['OOMTUNE_GRACE_SECONDS', 'soon', /OOMTUNE_GRACE_SECONDS.*"soon"/],
+    ['OOMTUNE_LOG', 'loud', /OOMTUNE_LOG.*trace, debug.*"loud"/],
+  ])('%s=%s is refused by its name', async (name, value, says) => {
+    const args = ['run', '--no-tune', '--device', 'cpu', '--', 'touch', join(oomtune.home, 'begun')];
+    const { code, stderr } = await oomtune.call(args, { env: { [name]: value } });
+    expect([code, stderr]).toEqual([2, expect.stringMatching(says)]);
+    expect(readdirSync(oomtune.home)).not.toContain('begun');
+  });
+
   it('a stack trace is shown only when it is asked for', async () => {
     const { stderr } = await oomtune.call(['status', '--frob'], { env: { OOMTUNE_DEBUG: '1' } });
     expect(stderr).toMatch(/^\s+at .*[(:]/m);

@@ -1,5 +1,6 @@
 import { opendir, stat } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
+import { secondsOf } from '../../common/bounds.js';
 import { readText } from '../../common/regular-file.js';
 import { canLookAt } from '../command/named-paths.js';
 import type { Target } from '../target.js';
@@ -39,8 +40,7 @@ function textOf({ plan: { program } }: Target): string {
 
 /** Seconds of work beyond which `run` starts over only with `--restart`. */
 export function secondsAtStake(environment: NodeJS.ProcessEnv = process.env): number {
-  const given = Number(environment.OOMTUNE_RESTART_SECONDS);
-  return environment.OOMTUNE_RESTART_SECONDS && Number.isFinite(given) && given >= 0 ? given : AT_STAKE;
+  return secondsOf('OOMTUNE_RESTART_SECONDS', environment) ?? AT_STAKE;
 }
 
 /** When a scheduler first started the job that it now starts again (ms); null: this is its first start. */
