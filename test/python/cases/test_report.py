@@ -85,6 +85,13 @@ class Reports(unittest.TestCase):
             told = self.failing(text % fails, "apply").one("exception")
             self.assertEqual((told["oom"], told["phase"]), (True, phase), text)
 
+    def test_memory_that_runs_out_while_the_loop_is_looked_at_ran_out_before_it(self):
+        told = self.failing(
+            "import gc\ndef refuse(*a, **k): raise MemoryError\ngc.get_objects = refuse\n"
+            "for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
+        ).one("exception")
+        self.assertEqual((told["class"], told["oom"], told["phase"]), ("MemoryError", True, "load"))
+
     def test_primitive_that_cannot_be_executed_is_memory_where_memory_was_refused(self):
         sys.path[:0] = PATH.split(":")
         from oomtune.hook.report.exceptions import is_oom

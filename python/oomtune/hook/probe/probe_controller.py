@@ -225,7 +225,10 @@ class ProbeController:
             self._call_resizer.release()
             if own_batch(iterator.loader) == 1:
                 self._reach.watch()
+            # If memory runs out while the loop is looked at, that is before its first batch: no size of it was tried.
+            hook.phase = "load"
             self._describe(iterator)
+            hook.phase = "train"
         if hook.trainer_accumulation:
             self._accumulator.own_accumulation = hook.trainer_accumulation
         self.state = "probing"

@@ -203,7 +203,10 @@ def _holds_graph() -> bool:
     """Whether anything holds what a forward pass with gradients made, in a library's variables, too: a loss was being computed, say.
     What modules hold themselves does not count, as weights that are made of others (weight normalisation) have a graph from the start."""
     torch = sys.modules["torch"]
-    objects = existing_objects()
+    try:
+        objects = existing_objects()
+    except MemoryError:
+        return False  # nothing tells of one where there is no room to look
     # type(), not isinstance(): a lazy proxy would load its object for isinstance().
     modules = [item for item in objects if issubclass(type(item), torch.nn.Module)]
     own = {id(value) for module in modules for value in module.__dict__.values()}
