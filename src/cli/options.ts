@@ -160,7 +160,7 @@ export const SUBMIT: Options = {
     ['--array <indices>', 'a job for each index, as {index} and OOMTUNE_ARRAY_INDEX: 0-59, or 0-59%4 for 4 at a time'],
     [
       '--sweep <name=values>',
-      'a job for each value of {name} in the command: lr=1e-3,1e-4 or seed=0..4 (repeatable: every combination)',
+      'a job for each value of {name} in the command: lr=1e-3,1e-4 or seed=0..4 (repeatable: every combination; 10,000 jobs at most)',
       { many: true },
     ],
     [...PRIORITY, { preset: '0' }],

@@ -90,9 +90,15 @@ function dimensionOf(text: string): Dimension {
   if (name === 'index' || (VALUE_NAMES as readonly string[]).includes(name))
     throw wrong(`of another name than {${name}}, which oomtune fills in`);
   const range = /^(-?\d+)\.\.(-?\d+)$/.exec(list);
-  if (range === null) return { name, values: list.split(',') };
+  if (range === null) {
+    const values = list.split(',');
+    const twice = values.find((value, at) => values.indexOf(value) !== at);
+    if (twice !== undefined) throw wrong(`values that differ ("${twice}" is there twice)`);
+    return { name, values };
+  }
   const [first, last] = [Number(range[1]), Number(range[2])];
-  if (last < first || last - first >= MOST) throw wrong('a range that rises');
+  if (last < first) throw wrong('a range that rises');
+  if (last - first >= MOST) throw wrong(`at most ${MOST.toLocaleString('en')} values`);
   return { name, values: Array.from({ length: last - first + 1 }, (_, n) => String(first + n)) };
 }
 

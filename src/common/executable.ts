@@ -1,6 +1,7 @@
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
 import { OomtuneError } from './errors.js';
+import { isFolder } from './home.js';
 
 /** A program's file, by PATH where its name is no path; null when there is none. */
 export function findExecutable(name: string, { PATH = '' }: NodeJS.ProcessEnv): string | null {
@@ -24,7 +25,13 @@ export function findCommand(name: string, env: Record<string, string>, cwd: stri
   const files = folders.map((folder) => resolve(cwd, name.includes('/') ? name : `${folder || '.'}/${name}`));
   const found = files.find(isExecutable);
   if (found) return found;
-  const present = files.find((file) => existsSync(file));
+  const present = files.find((file) => existsSync(file) && (name.includes('/') || !isFolder(file)));
+  if (present !== undefined && isFolder(present))
+    throw new OomtuneError(
+      'OOMTUNE_COMMAND_MISSING',
+      `The command ${present} is a folder.`,
+      'Name the program that is to run: python train.py …',
+    );
   throw present
     ? new OomtuneError(
         'OOMTUNE_COMMAND_MISSING',
@@ -47,7 +54,7 @@ function remedyFor(name: string, cwd: string): string {
   if (BUILTINS.test(first))
     return `Only a shell knows "${first}": -- bash -c '${first} …; COMMAND…'. For another folder there is --cwd.`;
   if (rest.length > 0) return `The command is one word with blanks in it. Leave its quotes out: -- ${name.trim()}`;
-  if (!name.includes('/') && existsSync(resolve(cwd, name)))
+  if (!name.includes('/') && existsSync(resolve(cwd, name)) && !isFolder(resolve(cwd, name)))
     return `It is a file of this folder. Name its interpreter first, or its folder: ${/\.py$/.test(name) ? 'python' : 'bash'} ${name}, ./${name}.`;
   return 'Check the spelling, and whether the environment that has it is active.';
 }

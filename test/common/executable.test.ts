@@ -33,6 +33,7 @@ it.each([
   ['what only a shell knows', 'cd', "bash -c 'cd"],
   ['a script without its interpreter', 'train.py', 'python train.py'],
   ['one that may not be executed', './train.py', 'python ./train.py'],
+  ['a folder', '/etc', 'Name the program'],
   ['anything else', 'trian', 'Check the spelling'],
 ])('says what to write in the place of %s', (_, name, remedy) => {
   expect(refusal(name)).toMatchObject({ code: 'OOMTUNE_COMMAND_MISSING' });

@@ -88,6 +88,13 @@ test('sweeps are every combination; the name says which, and only their own plac
     expect(() => sweepOf(undefined, [wrong], command), wrong).toThrow(
       expect.objectContaining({ code: 'OOMTUNE_USAGE' }),
     );
+  for (const [wrong, says] of [
+    ['lr=0..10000', 'at most 10,000 values'],
+    ['lr=4..1', 'a range that rises'],
+    ['lr=1e-3,1e-4,1e-3', '"1e-3" is there twice'],
+  ] as const)
+    expect(() => sweepOf(undefined, [wrong], command), wrong).toThrow(says);
+  expect(sweepOf(undefined, ['lr=0..9999'], command)?.tasks.length).toBe(10_000);
   for (const wrong of ['', '5-1', '0-59%0', 'a', '1-', '0-99999999', '0-9999999'])
     expect(() => sweepOf(wrong, undefined, command), wrong).toThrow(expect.objectContaining({ code: 'OOMTUNE_USAGE' }));
 });

@@ -214,6 +214,15 @@ describe('how a job ended', () => {
     expect((await judge('step 1 loss 2\n', { exitCode })).class).toBe(wanted);
   });
 
+  it('is named, where nothing else tells why', async () => {
+    expect((await judge('step 1 loss 2\n', { signal: 'SIGABRT' })).cause).toBe(
+      'It was ended by SIGABRT, with no error text.',
+    );
+    expect((await judge('step 1 loss 2\n', { exitCode: 3 })).cause).toBe(
+      'It ended with exit code 3, with no error text.',
+    );
+  });
+
   it('by its own time limit or by request is told by the one who did it', async () => {
     expect((await judge('step 1 loss 2\n', { signal: 'SIGTERM', endedBy: 'timeout' })).class).toBe('timeout');
     expect((await judge('step 1 loss 2\n', { exitCode: 0, endedBy: 'timeout' })).class).toBe('timeout');
@@ -261,5 +270,44 @@ describe('a log with more errors than are kept', () => {
     );
     const log = `${warned.join('\n')}\n${traceback("KeyError: 'loss'")}`;
     expect(await judge(log, { exitCode: 1 })).toMatchObject({ class: 'user_error', evidence: "KeyError: 'loss'" });
+  });
+});
+
+describe('a job on the CPU', () => {
+  const budget = (size: number): LedgerReading => ({
+    devices: [{ device: 'cpu', live_bytes: 0, peak_bytes: size, overhead_bytes: 0, budget_bytes: 1000 }],
+    refused: 1,
+    refusals: [
+      {
+        pid: 7,
+        api: 'mmap',
+        size_bytes: size,
+        live_bytes: 0,
+        budget_bytes: 1000,
+        by: 'budget',
+        device: 'cpu',
+        at: '2026-01-01T00:00:00Z',
+      },
+    ],
+    blind: false,
+  });
+  const judged = (size: number, phase: 'train' | 'load') =>
+    judge(traceback('MemoryError'), {
+      exitCode: 1,
+      device: 'cpu',
+      totalBytes: 1000,
+      ledger: budget(size),
+      hook: { class: 'MemoryError', message: '', phase, frame: null, oom: true, kept_by: null, traceback: '' },
+    });
+
+  it('that asks for more than its budget is told of that, and not of a device', async () => {
+    expect((await judged(2000, 'train')).cause).toContain('is larger than the whole budget (1000 B)');
+  });
+
+  it('that runs out while it loads is not told to load on the CPU', async () => {
+    const { reason, advice } = await judged(200, 'load');
+    expect(reason).toBe('load');
+    expect(advice).toMatch(/memory-mapped.*--budget/);
+    expect(advice).not.toContain('on the CPU');
   });
 });

@@ -37,6 +37,14 @@ describe('a size that does not reach the script', () => {
     expect(bench.recorded.size).toBe(0);
   });
 
+  it('is said of the variable, where that was to bring it', async () => {
+    const bench = workbench('find-batch', [python, 'logs_variable.py'], { budget: '38MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.failure?.evidence).toBe(
+      'Micro-batch 1 was asked for, the script ran with 64: it does not set its batch size from OOMTUNE_MICRO_BATCH.',
+    );
+  });
+
   it('is not said of one that runs out of memory in the process of a larger one', async () => {
     const bench = workbench('find-batch', [python, 'shrinks.py', '--batch', '{micro_batch}'], { budget: '60MiB' });
     const report = await findBatch(bench.request, bench.deps);

@@ -18,6 +18,10 @@ export interface Scene {
   gradInEval: boolean | null;
   /** The training loop had ended. */
   ended: boolean;
+  /** The host's memory is the device. */
+  host: boolean;
+  /** What there is in all is the budget that the job was given. */
+  budget: boolean;
 }
 
 /** No device has so much; one request for it is a wrong shape, whatever the device. */
@@ -77,14 +81,14 @@ const inWorker = (traceback: Traceback | null) =>
 /** One or two sentences: the figures that make the reason plain. */
 export function causeOf(
   reason: MemoryReason,
-  { picture, allowed, phase, growth, keptBy, traceback, gradInEval }: Scene,
+  { picture, allowed, phase, growth, keptBy, traceback, gradInEval, budget }: Scene,
 ): string {
   const more = picture?.asked_bytes ? `${formatBytes(picture.asked_bytes)} more` : 'more';
   const size = (bytes: number | null | undefined) => formatBytes(bytes ?? 0);
   const total = picture?.total_bytes ? ` of ${size(picture.total_bytes)}` : '';
   switch (reason) {
     case 'asked':
-      return `One request, ${size(picture?.asked_bytes)}, is larger than ${picture?.total_bytes ? `the whole device (${size(picture.total_bytes)})` : 'any device'}: a wrong shape is more likely than a batch that is too large.`;
+      return `One request, ${size(picture?.asked_bytes)}, is larger than ${picture?.total_bytes ? `the whole ${budget ? 'budget' : 'device'} (${size(picture.total_bytes)})` : 'any device'}: a wrong shape is more likely than a batch that is too large.`;
     case 'limit':
       if (allowed !== null)
         return `The framework allows itself ${size(allowed)}${total ? ` of the device's ${size(picture?.total_bytes)}` : ''}, and asked for ${more} than that.`;
@@ -154,8 +158,9 @@ const REMEDIES: Record<MemoryReason, Remedy> = {
 };
 
 /** What helps against it. */
-export function remedyOf(reason: MemoryReason, { allowed }: Scene): Remedy {
+export function remedyOf(reason: MemoryReason, { allowed, host }: Scene): Remedy {
   // Nothing that the job does explains it: perhaps what held the memory is gone.
   if (reason === 'limit' && allowed === null) return { advice: 'not-full', cure: 'wait' };
+  if (reason === 'load' && host) return { ...REMEDIES.load, advice: 'load-host' };
   return REMEDIES[reason];
 }

@@ -1,3 +1,4 @@
+import { isHost } from '../../contract/device-id.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import { causeOf, reasonOf, remedyOf, type Scene } from './cause.js';
 import type { Event } from './event.js';
@@ -6,7 +7,7 @@ import { phaseOf } from './phase.js';
 import { pictureOf } from './picture.js';
 import { programOf } from './program.js';
 import type { LogContents } from './reader.js';
-import type { Signals } from './signals.js';
+import { lastRefusal, type Signals } from './signals.js';
 import type { Signatures } from './signatures.js';
 import type { Verdict } from './verdict.js';
 
@@ -88,6 +89,8 @@ function describeMemory(
     deviceData: signals.deviceData,
     gradInEval: signals.gradInEval ?? signals.hook?.gradients ?? null,
     ended: signals.hook?.phase === 'after',
+    host: isHost(signals.device),
+    budget: picture !== null && picture.total_bytes === lastRefusal(signals)?.budget_bytes,
   };
   const reason = reasonOf(scene);
   const remedy = remedyOf(reason, scene);

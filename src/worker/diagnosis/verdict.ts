@@ -68,11 +68,9 @@ export function judge(contents: LogContents, signals: Signals, said: Event | nul
       return verdict({ class: 'ok', certain: false, told: okSentence(all) });
     }
     if (wasRefused(signals)) return verdict({ class: 'device_oom', certain: false, told: refusalSentence(signals) });
-    return verdict({
-      class: 'user_error',
-      certain: false,
-      told: `it ended with exit code ${signals.exitCode} and no error text`,
-    });
+    const how =
+      signals.exitCode === null ? `was ended by ${endSignal(signals)}` : `ended with exit code ${signals.exitCode}`;
+    return verdict({ class: 'user_error', certain: false, told: `it ${how}, with no error text` });
   }
   const { role } = chosen.event.meaning;
   // Slurm tells a cancelled step SIGTERM, and says so.

@@ -1,4 +1,5 @@
 import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Carrier } from '../command/types.js';
 import { ignored } from './undriveable.js';
 
 interface Ran {
@@ -18,11 +19,14 @@ const SAME = 1.02;
 export class IgnoredFlag {
   readonly #before: Ran[] = [];
 
+  /** `carrier`: who brings the size to the script. */
+  constructor(private readonly carrier: Carrier) {}
+
   /** Null: nothing shows that the flag is ignored. */
   verdict(now: Ran): Diagnosis | null {
     const alike = this.#before.find((before) => isUnmoved(before, now));
     this.#before.push(now);
-    return alike === undefined || now.ran === null ? null : ignored(alike.asked, now.asked, now.ran);
+    return alike === undefined || now.ran === null ? null : ignored(alike.asked, now.asked, now.ran, this.carrier);
   }
 }
 

@@ -57,7 +57,7 @@ export class Prober {
   readonly #processes: Processes;
   /** The largest size that fitted on each rung. */
   readonly #taken = new Map<string, number>();
-  readonly #ignoredFlag = new IgnoredFlag();
+  readonly #ignoredFlag: IgnoredFlag;
   #measured = false;
   /** Processes whose supervisor was killed. */
   #lost = 0;
@@ -72,6 +72,7 @@ export class Prober {
     spare: Session | null = null,
   ) {
     this.facts = new LoopFacts(request, target);
+    this.#ignoredFlag = new IgnoredFlag(target.carrier('micro_batch'));
     this.#processes = new Processes(request, deps, target, this.facts, spare);
   }
 
@@ -210,7 +211,7 @@ export class Prober {
     this.diagnosis = verdict.class === 'ok' ? endedUntrained(session) : verdict;
     // Only the first size of a process is that of its command.
     if (this.#processes.mode === 'measure' && verdict.class === 'device_oom' && !probe.knob && ran.fresh)
-      this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
+      this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target) ?? verdict;
     const trainedAlone =
       this.#processes.mode === 'probe' && session.loop === null
         ? trainedAtItsOwn(verdict, session.exception?.without_optimizer === true)

@@ -1,8 +1,10 @@
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import type { Goodbye, Loop } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
+import type { Carrier } from '../command/types.js';
 import { lastLine } from '../last-lines.js';
 import type { Session } from '../launch/session.js';
+import type { Target } from '../target.js';
 
 export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
@@ -92,16 +94,24 @@ export function usesOwnBatch(
   return { ...failure, cause, advice: `${cause} ${PLACEHOLDER}` };
 }
 
+/** Who was to bring a size to the script, and did not. */
+const unheeded = (carrier: Carrier): string =>
+  carrier === 'env' ? 'it does not set its batch size from OOMTUNE_MICRO_BATCH' : 'its flag was not recognised';
+
 /** The script ran with more than the command's size. Null: it did not. */
-export function neverReached(probe: Probe, ran: number | null | undefined, worldSize: number): Diagnosis | null {
-  if (!ran || ran <= probe.micro_batch * probe.accumulation * worldSize) return null;
-  const cause = `Micro-batch ${probe.micro_batch} was asked for, the script ran with ${ran}: its flag was not recognised.`;
+export function neverReached(
+  probe: Probe,
+  ran: number | null | undefined,
+  target: Pick<Target, 'worldSize' | 'carrier'>,
+): Diagnosis | null {
+  if (!ran || ran <= probe.micro_batch * probe.accumulation * target.worldSize) return null;
+  const cause = `Micro-batch ${probe.micro_batch} was asked for, the script ran with ${ran}: ${unheeded(target.carrier('micro_batch'))}.`;
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
 /** The script ran with the same batch for two sizes in the command. */
-export function ignored(one: number, other: number, ran: number): Diagnosis {
-  const cause = `Micro-batches ${Math.min(one, other)} and ${Math.max(one, other)} were asked for, the script ran with ${ran} both times: its flag was not recognised.`;
+export function ignored(one: number, other: number, ran: number, carrier: Carrier): Diagnosis {
+  const cause = `Micro-batches ${Math.min(one, other)} and ${Math.max(one, other)} were asked for, the script ran with ${ran} both times: ${unheeded(carrier)}.`;
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
