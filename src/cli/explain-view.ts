@@ -1,4 +1,5 @@
 import { formatBytes } from '../common/size.js';
+import { formatSpan } from '../common/span.js';
 import { plain } from '../common/terminal.js';
 import { isHidden, type JobRecord } from '../contract/job.js';
 import { asRecord, lifeOf, type MemoryBreakdown, type ProbeRecord } from '../contract/measurement.js';
@@ -143,11 +144,15 @@ function opening(job: JobRecord, came: string): string {
     case 'searching':
       return `${submitted}; its configuration is being searched for${place(job)}.`;
     case 'running':
-      return `${submitted} and runs${place(job)} since ${ago(job.started_at)}.`;
+      return `${submitted} and runs${place(job)} since ${ago(job.started_at)}${standing(job)}.`;
     default:
       return `${submitted}${job.started_at ? ` and started ${ago(job.started_at)}${place(job)}` : ' and never started'}.`;
   }
 }
+
+/** Why it does not go on, where `sharingWords` does not say so. */
+const standing = ({ reason, sharing }: JobRecord): string =>
+  reason === null || (sharing && reason.startsWith('waits for its turn')) ? '' : `; ${reason.replace(/\.$/, '')}`;
 
 const place = (job: JobRecord): string =>
   job.host === null ? '' : ` on ${job.host}${job.devices.length > 0 ? ` (${job.devices.join(', ')})` : ''}`;
@@ -203,6 +208,8 @@ function ending(job: JobRecord, paint: Paint): string {
   const evidence = detail('evidence', job.failure?.evidence);
   const advice = detail('remedy', job.failure?.fields.advice);
   const why = job.reason ? ` ${job.reason}` : '';
+  const limit = job.options.timeSeconds ? `, its limit of ${formatSpan(job.options.timeSeconds)}` : '';
+  const how = job.failure?.class ?? (job.exit_code === null ? null : `exit code ${job.exit_code}`);
   switch (job.state) {
     case 'succeeded':
       return `It ${paint('green', 'succeeded')}${when}.`;
@@ -211,8 +218,8 @@ function ending(job: JobRecord, paint: Paint): string {
     case 'exhausted':
       return `${paint('red', nothingFits({ ...job.failure, ...job.failure?.fields }))}${why}${evidence}${advice}`;
     case 'timeout':
-      return `It ${paint('red', 'ran out of time')}${when}.${why}${evidence}`;
+      return `It ${paint('red', 'ran out of time')}${when}${limit}.${why}${evidence}${advice}`;
     default:
-      return `It ${paint('red', 'failed')}${when}: ${job.failure?.class ?? `exit code ${job.exit_code}`}.${why}${cause}${evidence}${advice}`;
+      return `It ${paint('red', 'failed')}${when}${how === null ? '' : `: ${how}`}.${why}${cause}${evidence}${advice}`;
   }
 }

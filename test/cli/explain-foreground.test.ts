@@ -52,6 +52,13 @@ describe('explain of a command in the foreground', () => {
     expect(await explain('@')).toContain('It succeeded');
   });
 
+  it('tells the time limit that one reached, and its remedy', async () => {
+    const job = ['--device', 'cpu', '--no-tune', '--time', '1s', '--', 'sleep', '60'];
+    const { code, stderr } = await oomtune.call(['run', '--name', 'late', ...job]);
+    expect([code, stderr]).toEqual([4, expect.stringMatching(/its limit of 1s\.[\s\S]*\(OOMTUNE_TIME_LIMIT\)/)]);
+    expect(await explain('late')).toMatch(/ran out of time.*, its limit of 1s\.[\s\S]*remedy: Give it more time/);
+  });
+
   it('says of one that was killed that it was', async () => {
     const job = ['--device', 'cpu', '--no-tune', '--', 'sh', '-c', 'sleep 600'];
     const { child, ended } = oomtune.start(['run', '--name', 'killed', ...job]);
@@ -61,7 +68,7 @@ describe('explain of a command in the foreground', () => {
     });
     child.kill('SIGKILL');
     await ended;
-    expect(await explain('killed')).toContain('oomtune itself was killed, or its machine went down.');
+    expect(await explain('killed')).toMatch(/It failed\. oomtune itself was killed, or its machine went down\./);
   });
 
   it('does not mind what else lies in the folder of the runs', async () => {

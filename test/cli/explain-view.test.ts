@@ -1,0 +1,33 @@
+import { expect, it } from 'vitest';
+import { explainJob } from '../../src/cli/explain-view.js';
+import type { JobRecord } from '../../src/contract/job.js';
+import { job, options } from '../store/samples.js';
+
+const explain = (changes: Partial<JobRecord>) =>
+  explainJob(job({ host: 'h', ...changes }), null, null, (_, text) => text);
+const now = new Date().toISOString();
+
+it('says that a running job stands still, and why, once', () => {
+  const paused = { state: 'running', started_at: now, reason: 'paused: its memory stays its own' } as const;
+  expect(explain(paused)).toMatch(/and runs on h since .*; paused: its memory stays its own\./);
+  expect(explain({ ...paused, reason: null })).toMatch(/and runs on h since [^;]*\.$/m);
+  const sharing = { job: 'j-other222', name: 'other', verdict: 'apart', gain: null } as JobRecord['sharing'];
+  expect(explain({ ...paused, sharing })).toContain('; paused');
+  expect(explain({ ...paused, reason: 'waits for its turn', sharing }).match(/waits for its turn/g)).toHaveLength(1);
+});
+
+it('tells the time limit and what helps, and no exit code where there is none', () => {
+  const failure = { class: 'timeout', evidence: 'It ran past it.', fields: { advice: 'Give it more.' } } as const;
+  const late = {
+    state: 'timeout',
+    ended_at: now,
+    reason: null,
+    options: options({ timeSeconds: 5400 }),
+    failure,
+  } as const;
+  expect(explain(late)).toMatch(/ran out of time .*, its limit of 1h30m\.\n.*It ran past it\.\n.*Give it more\./);
+  expect(explain({ state: 'failed', ended_at: now, reason: 'It was killed.' })).toMatch(
+    /It failed .* ago\. It was killed\./,
+  );
+  expect(explain({ state: 'failed', ended_at: now, reason: null, exit_code: 3 })).toContain(': exit code 3.');
+});
