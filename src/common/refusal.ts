@@ -31,7 +31,10 @@ const REDIS: Record<string, [why: string, remedy: string]> = {
   NOREPLICAS: ['it has too few replicas to write', 'Bring the replicas back, or lower min-replicas-to-write.'],
   CLUSTERDOWN: ['its cluster is down', 'Mend the cluster.'],
   MOVED: ['it is one node of a cluster', 'Use a Redis that is no cluster, or the node that has the slot of {oomtune}.'],
-  WRONGTYPE: ['a key of oomtune holds something else', 'Delete that key, or choose another OOMTUNE_PREFIX.'],
+  WRONGTYPE: [
+    'a key of oomtune holds something else',
+    'Delete the key (docs/reference/redis.md has the type of each), or choose another OOMTUNE_PREFIX.',
+  ],
 };
 
 const OTHER_HOME = 'Set OOMTUNE_HOME to a folder on a local disk that is yours and has room.';
@@ -67,9 +70,17 @@ export function refusal(thrown: unknown, home: string | null): OomtuneError | nu
 
 function refusedByRedis(error: Error): OomtuneError | null {
   const denied = /The user executing the script can't|ACL failure in script/.test(error.message); // how a script is told NOPERM
-  const [why, remedy] = REDIS[denied ? 'NOPERM' : (/^[A-Z]+/.exec(error.message)?.[0] ?? '')] ?? [];
+  const [why, remedy] = REDIS[denied ? 'NOPERM' : (/WRONGTYPE|^[A-Z]+/.exec(error.message)?.[0] ?? '')] ?? [];
   if (why === undefined || remedy === undefined) return null;
-  return new OomtuneError('OOMTUNE_REDIS_REFUSED', `Redis refused a command: ${why}.`, remedy, {
+  const keys = error.message.includes('WRONGTYPE') ? keysOf(error) : '';
+  return new OomtuneError('OOMTUNE_REDIS_REFUSED', `Redis refused a command: ${why}${keys}.`, remedy, {
     cause: new Error(error.message), // not the client's own error: that one carries the command's arguments
   });
+}
+
+/** The keys of the command that failed, by the client's own error; empty: it does not say. A script is not told which of its keys it was. */
+function keysOf(error: Error): string {
+  const { name = '', args = [] } = (error as { command?: { name?: string; args?: unknown[] } }).command ?? {};
+  const keys = name.startsWith('eval') ? args.slice(2, 2 + Number(args[1])) : args.slice(0, 1);
+  return keys.length === 0 ? '' : ` (${keys.length > 1 ? 'one of ' : ''}${keys.join(', ')})`;
 }

@@ -1,4 +1,6 @@
 import { OomtuneError } from '../common/errors.js';
+import { homePath } from '../common/home.js';
+import { refusal } from '../common/refusal.js';
 import type { JobRecord } from '../contract/job.js';
 import type { Exit } from '../contract/launch.js';
 import type { RunReport } from '../contract/reports.js';
@@ -36,8 +38,8 @@ export function outcomeOf(report: RunReport): Partial<Omit<JobRecord, 'slurm'>> 
 
 /** The same after an error of the worker. */
 export function failureOf(error: unknown): Partial<JobRecord> {
-  const known = error instanceof OomtuneError ? error : null;
-  const text = error instanceof Error ? error.message : String(error);
+  const known = error instanceof OomtuneError ? error : refusal(error, homePath());
+  const text = known?.message ?? (error instanceof Error ? error.message : String(error));
   const late = error instanceof TimeUp || (error instanceof StillRunning && error.exit.ended_by === 'timeout');
   return {
     state: late ? 'timeout' : 'failed',

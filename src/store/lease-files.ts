@@ -21,7 +21,10 @@ export class LeaseFiles {
       writeWhole(path, JSON.stringify({ schema: 1, store: this.store, promise }));
     } catch (error) {
       // The lease holds nevertheless; it only cannot be restored if Redis loses its data
-      process.emitWarning(`a lease could not be written to ${path}: ${(error as Error).message}`);
+      const why = error instanceof Error ? error.message : String(error);
+      void import('../common/log.js').then(({ createLog }) =>
+        createLog('store').warn({ path, why }, 'a lease could not be written'),
+      );
     }
   }
 

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { rmSync } from 'node:fs';
+import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { newJobId, openStore, type Store } from '../../src/store/index.js';
@@ -118,6 +118,20 @@ test('a job that has no lease here is a stranger, and one that has is not counte
   const next = await ask({ devices: held('j-leased22'), bytes: 50 * GIB, share: true });
   await next.release();
   expect(await waits({ devices: held('j-another2'), bytes: 50 * GIB, share: true })).toContain('30 GiB are used by');
+  await lease.release();
+});
+
+test('one that cannot be written to its file holds, and says so in the log, not by a warning of Node', async () => {
+  const taken = join(home, 'leases', 'j-unkept22.json', 'in-the-way');
+  mkdirSync(taken, { recursive: true });
+  const warnings: Error[] = [];
+  const heard = (warning: Error): unknown => warnings.push(warning);
+  process.on('warning', heard);
+  const lease = await ask({ owner: 'j-unkept22', devices: [gpu(0)], bytes: GIB });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  process.off('warning', heard);
+  rmSync(join(home, 'leases', 'j-unkept22.json'), { recursive: true });
+  expect([lease.devices.map(({ id }) => id), warnings]).toEqual([['cuda:0'], []]);
   await lease.release();
 });
 

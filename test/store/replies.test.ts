@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { refusal } from '../../src/common/refusal.js';
 import { isRefusal, openStore, retry, type Store } from '../../src/store/index.js';
 import { readFields, readHashes, valueIn, write } from '../../src/store/replies.js';
 import { failure, ROOT, startRedis } from './home.js';
@@ -57,6 +58,17 @@ test('a write that is refused is an error, in a pipeline and in a transaction', 
   await acl('-set');
   expect((await failure(write(redis.multi().set('a', '1')))).message).toMatch(/EXECABORT|NOPERM/);
   await acl('+@all');
+});
+
+test('a key that holds something else is named', async () => {
+  const { redis } = store.connection;
+  await redis.set('text', 'x');
+  const names = async (call: Promise<unknown>) => refusal(await failure(call), null)?.message;
+  expect(await names(redis.hgetall('text'))).toContain('something else (text)');
+  const script = "return redis.call('HGETALL', KEYS[2])";
+  expect(await names(redis.eval(script, 2, 'other', 'text', 'argument'))).toContain(
+    'something else (one of other, text)',
+  );
 });
 
 describe('a job whose record cannot be read', () => {
