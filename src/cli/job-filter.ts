@@ -1,5 +1,6 @@
 import { usageError } from '../common/errors.js';
 import { answersTo, namePattern } from '../common/names.js';
+import { DEVICE_CHOICE, DEVICE_CHOICES } from '../contract/device-id.js';
 import { ENDED_STATES, type JobRecord, type JobState, jobState } from '../contract/job.js';
 import type { ForegroundEntry } from '../contract/verbs.js';
 
@@ -82,6 +83,8 @@ export function jobFilter(options: Record<string, unknown>): JobFilter {
   const [name, user, host, device, tag] = ['name', 'user', 'host', 'device', 'tag']
     .map((option) => options[option])
     .map((value) => (value === undefined ? null : String(value)));
+  if (device != null && !DEVICE_CHOICE.test(device))
+    throw usageError(`Expected --device to be ${DEVICE_CHOICES}, got "${device}".`, '`oomtune devices` lists them.');
   const fits = name == null ? null : namePattern(name);
   return {
     narrows: [states, name, user, host, device, tag].some((one) => one !== null),

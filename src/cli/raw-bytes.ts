@@ -12,7 +12,7 @@ export function checkWords(words: readonly string[]): void {
   if (raw === undefined) return;
   throw usageError(
     `The word "${raw.toString()}" of the command line holds bytes that are no UTF-8.`,
-    'Rename the file, or write what needs these bytes into a script and run that.',
+    'Write what needs these bytes into a script and run that (a variable is exported there), or rename the file that is meant.',
   );
 }
 

@@ -195,7 +195,23 @@ const WHY: [RegExp, string][] = [
   [/ETIMEDOUT|no answer|timeout/i, 'no answer within 5 s'],
   [/DB index is out of range/, 'it has no such database'],
   [/RESP type|Protocol error/i, 'what answers there is no Redis'],
-  [/^(closed|Connection is closed\.?)$/, 'it closes the connection at once'],
+  [/^(closed|Connection is closed\.?)$|ECONNRESET/, 'it closes the connection at once'],
+];
+
+/** What helps where the URL is that of a Redis: by what the error says, and the beginning of the URL. */
+const REMEDIES: [RegExp, RegExp, string][] = [
+  [/altnames/i, /^/, 'Write the host in the URL by a name that its certificate has.'],
+  [
+    /certificate/i,
+    /^/,
+    "Name the authority that signed it: NODE_EXTRA_CA_CERTS=/path/to/ca.pem, in the daemon's environment too.",
+  ],
+  [
+    /closed|ECONNRESET|RESP type|Protocol error/i,
+    /^redis:/,
+    'If it speaks TLS, write rediss:// in the place of redis://.',
+  ],
+  [/no answer|timeout/i, /^rediss:/, 'If it speaks no TLS, write redis:// in the place of rediss://.'],
 ];
 
 function unreachable(shown: string, error: unknown): OomtuneError {
@@ -216,7 +232,8 @@ function unreachable(shown: string, error: unknown): OomtuneError {
   return new OomtuneError(
     'OOMTUNE_REDIS_UNREACHABLE',
     `Redis at ${shown} cannot be reached: ${why}.`,
-    'Check --redis or OOMTUNE_REDIS_URL; leave both out to use the embedded Redis.',
+    REMEDIES.find(([said, url]) => said.test(text) && url.test(shown))?.[2] ??
+      'Check --redis or OOMTUNE_REDIS_URL; leave both out to use the embedded Redis.',
     { cause: new Error(text) }, // not the client's own error: that one carries the arguments of AUTH
   );
 }

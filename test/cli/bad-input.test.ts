@@ -20,6 +20,7 @@ const CASES: Case[] = [
   { args: ['frobnicate'], exit: 2, code: 'OOMTUNE_USAGE', says: /no verb "frobnicate"/ },
   { args: ['statsu'], exit: 2, code: 'OOMTUNE_USAGE', says: /oomtune status/ },
   { args: ['help', 'frobnicate'], exit: 2, code: 'OOMTUNE_USAGE', says: /no such verb/ },
+  { args: ['status', '--device', 'foo'], exit: 2, code: 'OOMTUNE_USAGE', says: /--device.*cuda:N.*"foo"/ },
   { args: ['status', '--frob'], exit: 2, code: 'OOMTUNE_USAGE', says: /--frob/ },
   { args: ['find-batch', '--bugdet', '1GiB', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--budget/ },
   { args: ['find-batch'], exit: 2, code: 'OOMTUNE_USAGE', says: /no command/ },
@@ -215,6 +216,7 @@ describe('bad input', () => {
     const { error } = JSON.parse(stdout.toString());
     expect([status, error.code]).toEqual([2, 'OOMTUNE_USAGE']);
     expect(error.message).toContain('"a\ufffd"');
+    expect(error.remedy).toContain('a variable is exported there');
     expect(readdirSync(oomtune.home).filter((name) => name.startsWith('a') || name === 'r.json')).toEqual([]);
   });
 

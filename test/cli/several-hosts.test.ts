@@ -123,7 +123,12 @@ describe.skipIf(reason !== null)('two hosts with one Redis, over TLS and with a 
     const strange = await one.call(['status'], { env: { ...env('alpha'), NODE_EXTRA_CA_CERTS: '' } });
     expect(strange.code).toBe(5);
     expect(strange.stderr).toMatch(/OOMTUNE_REDIS_(UNREACHABLE|REFUSED)/);
-    expect(strange.stderr).toMatch(/certificate/);
+    expect(strange.stderr).toMatch(/certificate[\s\S]*NODE_EXTRA_CA_CERTS/);
+    const bare = await one.call(['status'], {
+      env: { ...env('alpha'), OOMTUNE_REDIS_URL: url.replace('rediss:', 'redis:') },
+    });
+    expect(bare.code).toBe(5);
+    expect(bare.stderr).toMatch(/closes the connection at once[\s\S]*write rediss:/);
     const wrong = await one.call(['status'], {
       env: { ...env('alpha'), OOMTUNE_REDIS_URL: url.replace(/:[^:@]*@/, ':wrong@') },
     });
