@@ -1,4 +1,4 @@
-import { constants, fstatSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import { descriptor } from '../common/descriptor.js';
 
@@ -13,3 +13,14 @@ export function ignoresHangup(): boolean {
 }
 
 const isWriteOnly = (fd: number): boolean => (descriptor(fd).flags & 3) === constants.O_WRONLY;
+
+/** At its end Node 20 sets terminals back as they were, and aborts where one of them is gone: then nothing stands in its place. */
+export function letGoOfTerminals(): void {
+  const terminals = [0, 1, 2].filter((fd) => isatty(fd));
+  process.on('exit', () => {
+    for (const fd of terminals.filter((one) => !isatty(one))) {
+      closeSync(fd);
+      openSync('/dev/null', 'r+'); // the lowest that is free: the same
+    }
+  });
+}

@@ -6,6 +6,7 @@ import { filesAnswer } from '../common/far-files.js';
 import { pathsOf } from '../worker/command/named-paths.js';
 import { type Context, createContext } from './context.js';
 import { asOomtuneError, interrupted, renderError } from './errors.js';
+import { letGoOfTerminals } from './hangup.js';
 import { createOutput, type Output, outliveClosedPipes } from './output.js';
 import { createProgram } from './program.js';
 import { changedVariables, checkWords } from './raw-bytes.js';
@@ -52,6 +53,8 @@ async function main(argv: string[]): Promise<number> {
   const command = dashes < 0 ? [] : argv.slice(dashes + 1);
   const out = createOutput(head.includes('--json'));
   const called: { verb: string | null; context: Context | null; code: number } = { verb: null, context: null, code: 0 };
+  outliveClosedPipes(() => called.context?.interruptedBy != null);
+  letGoOfTerminals();
   const program = createProgram(async (invocation, load) => {
     called.verb = invocation.verb;
     checkSeconds();
@@ -90,7 +93,6 @@ async function main(argv: string[]): Promise<number> {
   }
 }
 
-outliveClosedPipes();
 // Libraries write to the console; we say ourselves what a person has to know.
 console.warn = (...said: unknown[]) => {
   if (process.env.OOMTUNE_DEBUG) process.stderr.write(`${said.join(' ')}\n`);

@@ -171,16 +171,26 @@ export function printable(text: string): string {
   return text.replace(/[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f-\u009f]+|\u001b(?!\[[\d;]*m)/g, ' ');
 }
 
-/** A closed stdout (`oomtune status | head`) ends the command silently; a closed stderr does not, as Redis may need a write. */
-export function outliveClosedPipes(): void {
+/** Between the failure of writes to a terminal that is gone, and its signal. */
+const HANGUP_MS = 500;
+
+/**
+ * A closed stdout (`oomtune status | head`) ends the command silently; a closed stderr does not, as Redis may need a write. `ending`:
+ * whether a signal has told the command to end, as that of a closed terminal does, whose writes fail beside it.
+ */
+export function outliveClosedPipes(ending: () => boolean): void {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
-    throw new OomtuneError(
-      'OOMTUNE_OUTPUT_FAILED',
-      `The output cannot be written: ${error.code ?? error.message}.`,
-      'Is there room where stdout goes?',
-      { cause: error },
-    );
+    const failed = (): never => {
+      throw new OomtuneError(
+        'OOMTUNE_OUTPUT_FAILED',
+        `The output cannot be written: ${error.code ?? error.message}.`,
+        'Is there room where stdout goes?',
+        { cause: error },
+      );
+    };
+    if (error.code !== 'EIO') failed();
+    setTimeout(() => ending() || failed(), HANGUP_MS);
   });
   process.stderr.on('error', () => {}); // there is nowhere to say it
 }
