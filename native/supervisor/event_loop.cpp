@@ -232,6 +232,7 @@ Outcome EventLoop::run(pid_t job, int signals, Cgroup& cgroup) {
   drain(signals);
   if (ledger_ != nullptr) reapSlots(ledger_);
   rusage used{};
+  outcome_.lostBytes = log_.lost();
   if (getrusage(RUSAGE_CHILDREN, &used) == 0) outcome_.residentBytes = static_cast<uint64_t>(used.ru_maxrss) * 1024;
   return outcome_;
 }

@@ -20,6 +20,7 @@ struct Outcome {
   const char* endedBy = "job";
   uint32_t stragglers = 0;
   uint64_t residentBytes = 0;  // the most that any one process of the tree had in memory; 0: not known
+  uint64_t lostBytes = 0;      // output that its log had no room for
   bool killed = false;         // the job died of a SIGKILL that was not ours
 };
 

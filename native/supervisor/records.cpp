@@ -37,6 +37,7 @@ struct Ending {
   TriState oom = TriState::kUnknown;
   uint32_t stragglers = 0;
   uint64_t residentBytes = 0;
+  uint64_t lostBytes = 0;
 };
 
 std::string exitText(const std::string& startedAt, const Ending& end) {
@@ -47,7 +48,8 @@ std::string exitText(const std::string& startedAt, const Ending& end) {
                                         : "false") +
          ",\"started_at\":" + quoted(startedAt) + ",\"ended_at\":" + quoted(isoTime(nowNanoseconds())) +
          ",\"stragglers\":" + text(end.stragglers) +
-         (end.residentBytes == 0 ? "" : ",\"resident_bytes\":" + text(static_cast<int64_t>(end.residentBytes))) + "}\n";
+         (end.residentBytes == 0 ? "" : ",\"resident_bytes\":" + text(static_cast<int64_t>(end.residentBytes))) +
+         (end.lostBytes == 0 ? "" : ",\"lost_bytes\":" + text(static_cast<int64_t>(end.lostBytes))) + "}\n";
 }
 
 Ending endingOf(const Outcome& outcome, TriState oom) {
@@ -61,6 +63,7 @@ Ending endingOf(const Outcome& outcome, TriState oom) {
   end.oom = oom;
   end.stragglers = outcome.stragglers;
   end.residentBytes = outcome.residentBytes;
+  end.lostBytes = outcome.lostBytes;
   return end;
 }
 

@@ -115,6 +115,8 @@ export const exitRecord = z.object({
   stragglers: whole,
   /** The most that any one process of the job had in memory; absent: not known. */
   resident_bytes: whole.optional(),
+  /** Output that was not kept, as the disk of its log was full; absent: none. */
+  lost_bytes: whole.optional(),
 });
 
 /** An end of which only the reason is known. */

@@ -156,6 +156,14 @@ test.skipIf(!root)('a daemon whose stderr cannot be written to goes on', async (
   expect(readFileSync(join((await host.job(id)).launches[0]?.dir as string, 'log'), 'utf8')).toBe('hello\n');
 });
 
+test.skipIf(!root)('a job that failed on a disk so full that its log holds no word of it is told by that', async () => {
+  await host.start();
+  const big = join(disk, 'big');
+  const { failure } = await host.state(await host.shell(`cat /dev/zero > ${big}; rm ${big}; exit 1`), 'failed');
+  expect(failure).toMatchObject({ class: 'disk_full' });
+  expect(failure?.fields.cause).toMatch(/^The disk of its log was full: \d+ B of its output were lost\.$/);
+});
+
 test.skipIf(!root)(
   'what the log of a daemon could not hold is counted, and told when there is room again',
   async () => {

@@ -223,6 +223,15 @@ describe('how a job ended', () => {
     );
   });
 
+  it('whose log had no room left is of a full disk, unless its output tells more', async () => {
+    const full = await judge('step 1 loss 2\n', { exitCode: 1, lostBytes: 2048 });
+    expect(full).toMatchObject({ class: 'disk_full', certain: false });
+    expect(full.cause).toBe('The disk of its log was full: 2 KiB of its output were lost.');
+    expect(full.advice).toContain('Free some space');
+    expect((await judge(traceback('ValueError: no'), { exitCode: 1, lostBytes: 2048 })).class).toBe('user_error');
+    expect((await judge('step 1 loss 2\n', { exitCode: 0, lostBytes: 2048 })).class).toBe('ok');
+  });
+
   it('by its own time limit or by request is told by the one who did it', async () => {
     expect((await judge('step 1 loss 2\n', { signal: 'SIGTERM', endedBy: 'timeout' })).class).toBe('timeout');
     expect((await judge('step 1 loss 2\n', { exitCode: 0, endedBy: 'timeout' })).class).toBe('timeout');

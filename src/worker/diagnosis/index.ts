@@ -34,6 +34,7 @@ export async function diagnose(input: DiagnoseInput): Promise<Diagnosis> {
     growth: input.growth ?? null,
     keptBy: input.keptBy ?? null,
     hostOom: input.hostOom ?? null,
+    lostBytes: input.lostBytes ?? 0,
     endedBy: input.endedBy ?? null,
     neighbours: input.neighbours ?? [],
     totalBytes: input.totalBytes ?? null,

@@ -17,6 +17,8 @@ export interface Signals {
   keptBy: string | null;
   /** The cgroup's oom_kill rose, or the kernel's log names the job; null: cannot be told. */
   hostOom: boolean | null;
+  /** Output that its log had no room for; 0: none, or not known. */
+  lostBytes: number;
   endedBy: Exit['ended_by'] | null;
   neighbours: DeviceProcess[];
   /** Of the device; null: unknown. */

@@ -1,3 +1,4 @@
+import { formatBytes } from '../../common/size.js';
 import { isHost } from '../../contract/device-id.js';
 import { canonical } from './canonical.js';
 import type { Event } from './event.js';
@@ -68,6 +69,14 @@ export function judge(contents: LogContents, signals: Signals, said: Event | nul
       return verdict({ class: 'ok', certain: false, told: okSentence(all) });
     }
     if (wasRefused(signals)) return verdict({ class: 'device_oom', certain: false, told: refusalSentence(signals) });
+    if (signals.lostBytes > 0) {
+      const lost = formatBytes(signals.lostBytes);
+      return verdict({
+        class: 'disk_full',
+        certain: false,
+        told: `the disk of its log was full: ${lost} of its output were lost`,
+      });
+    }
     const how =
       signals.exitCode === null ? `was ended by ${endSignal(signals)}` : `ended with exit code ${signals.exitCode}`;
     return verdict({ class: 'user_error', certain: false, told: `it ${how}, with no error text` });

@@ -139,6 +139,7 @@ export async function diagnoseSession(
     ledger: exit.ledger,
     hook: session.exception,
     hostOom: exit.host_oom,
+    lostBytes: exit.lost_bytes,
     endedBy: exit.ended_by,
     deviceData: session.warnings.has('dataset_on_device'),
     gradInEval: session.warnings.has('eval_builds_graph') ? true : null,
