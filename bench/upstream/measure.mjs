@@ -115,7 +115,8 @@ export const PARTS = {
     };
     const holds = await fits(found);
     const above = closingSize(found);
-    const more = holds && (await fits(above));
+    const more = holds && (await fits(above).catch(withoutTime));
+    if (more === null) return { holds, more_fits: null, largest_known: found, smallest_that_fails: null, trials };
     let [low, high] = holds ? [more ? above : found, more ? null : above] : [0, found];
     for (let reach = above - found; trials.length < 12 && (holds ? high === null : low === 0); reach *= 2) {
       const size = holds ? low + reach : Math.max(1, high - reach);
