@@ -6,7 +6,7 @@ import type { Exit } from '../../contract/launch.js';
 
 /** The same of one whose training went on by steps of its own: it caught the error, and its batch is no longer the one that it began with. */
 export function gotOver(refused: string): string {
-  return `${refused.split(', and the program')[0]}, and the script got over it by itself: nothing is recorded of its batch.`;
+  return `${refused.split(', and the program')[0]}, and the script, or a library in it, got over that: nothing is recorded of its batch.`;
 }
 
 /**
