@@ -73,7 +73,10 @@ it('chooses the jobs that are shown, and has a table of what each user has', asy
   expect((await oomtune.call(['status', '--users'], { env })).stdout).toMatch(/bob +0\.00 h +0 % +0 of 3 +0 +1 of 7\n/);
   writeFileSync(file, 'half_life: soon\n');
   const wrong = await oomtune.call(['status', '--users'], { env });
-  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('half_life: it should be a time such as 24h')]);
+  expect([wrong.code, wrong.stderr]).toEqual([
+    2,
+    expect.stringContaining('half_life: it should be a time such as 24h'),
+  ]);
   expect((await oomtune.call(['status', '--users', '@'])).code).toBe(2);
 });
 

@@ -42,7 +42,9 @@ describe('a script that halves its batch by itself when memory runs out', () => 
     expect(report.refused).toBeGreaterThan(0);
     expect(bench.recorded.size).toBe(0);
     const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
-    expect(notes.join(' ')).toContain('the script, or a library in it, got over that: nothing is recorded of its batch');
+    expect(notes.join(' ')).toContain(
+      'the script, or a library in it, got over that: nothing is recorded of its batch',
+    );
   });
 });
 
