@@ -53,8 +53,12 @@ void scenarioSpike() {
   CHECK_EQUAL(allocate(&address, 2 * MiB), 0);
   CHECK_EQUAL(unsetenv("FAKE_NVML_SLOW"), 0);
   CHECK_EQUAL((call<Result(void**, const void*)>("cuModuleLoadData", &module, nullptr)), 0);
-  usleep(400000);
-  CHECK_EQUAL(allocate(&address, 2 * MiB), 0);
+  for (int wait = 0; wait < 10; ++wait) {  // one is enough, unless the machine is busy and the next answer is late, too
+    usleep(400000);
+    CHECK_EQUAL(allocate(&address, 2 * MiB), 0);
+    if (overhead() == 164 * MiB) break;
+    CHECK_EQUAL(release(address), 0);
+  }
   CHECK_EQUAL(overhead(), 164 * MiB);
   CHECK_EQUAL((call<Result(void**, const void*)>("cuModuleLoadData", &module, nullptr)), 0);
   CHECK_EQUAL((find<uint64_t(int)>("oomtune_live")(0)), 232 * MiB);
