@@ -99,23 +99,25 @@ export function systemStore(path: string, channel: Channel): Store {
 
 type Listener = (what: string, job: string) => void;
 
-/** All who listen share one call, as long as the connection lasts: `cancel` of many jobs listens for each. */
+/** All who listen on one connection share one call: `cancel` of many jobs listens for each. */
 function wakes(line: Line) {
   const listeners = new Set<Listener>();
-  const begin = (): Promise<void> =>
+  const begun = new WeakMap<Channel, Promise<void>>();
+  const begin = (channel: Channel): Promise<void> =>
     new Promise((resolve, reject) => {
       const onNote = (said: unknown): void => {
         const [what, job] = said as [string, string];
         if (what === 'ready') resolve();
         else for (const listener of listeners) listener(what, job);
       };
-      line.channel.call('events.listen', [], { onNote }).catch(reject);
+      channel.call('events.listen', [], { onNote }).catch(reject);
     });
-  let ready: Promise<void> | null = null;
   return {
     async listen(listener: Listener): Promise<() => void> {
+      const { channel } = line;
+      const ready = begun.get(channel) ?? begin(channel);
+      begun.set(channel, ready);
       listeners.add(listener);
-      ready ??= begin();
       await ready;
       return () => listeners.delete(listener);
     },
