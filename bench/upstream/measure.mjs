@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { closingSize } from '../../dist/tuner/sizes.js';
 import { EXPANDABLE_SEGMENTS } from '../../dist/worker/memory/allocator.js';
 import { alone, apart, lastWords, oomtune } from './programs.mjs';
-import { ALIKE } from './report.mjs';
+import { ALIKE, isOutOfTime } from './report.mjs';
 
 const MIB = 1024 ** 2;
 const SEARCH_STEPS = 3;
@@ -168,7 +168,7 @@ export const PARTS = {
 
 /** What is known by then stands. */
 function withoutTime(error) {
-  if (!/^no time left/.test(error.message)) throw error;
+  if (!isOutOfTime(error.message)) throw error;
   return null;
 }
 

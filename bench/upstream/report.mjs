@@ -9,6 +9,9 @@ import { ROOT } from '../search/oomtune.mjs';
 import { ROWS } from './rows/index.mjs';
 import { COMMITS } from './sources.mjs';
 
+/** Whether a part of a row, by what it failed with, had no time left. */
+export const isOutOfTime = (failed) => /^no time left/.test(failed);
+
 /** Weights that are no further apart are those of the same training. */
 export const ALIKE = 1e-3;
 const RESULTS = join(ROOT, 'bench', 'results');
@@ -54,7 +57,7 @@ export function recorded(file) {
   const rows = new Map();
   for (const { row, part, value } of linesOf(file)) {
     const before = rows.get(row);
-    const measured = /^no time left/.test(value?.failed ?? '') ? {} : { [part]: value };
+    const measured = isOutOfTime(value?.failed ?? '') ? {} : { [part]: value };
     // What judged another answer says nothing of this one.
     if (part === 'search' && value?.found !== before?.search?.found) measured.truth = undefined;
     // How far two runs of the program itself are apart is kept where only one was made since.

@@ -30,7 +30,7 @@ import { parseSize } from '../../dist/common/size.js';
 import { interpreter, ROOT, stopRedis } from '../search/oomtune.mjs';
 import { PARTS } from './measure.mjs';
 import { call, missingModules } from './programs.mjs';
-import { conditionsOf, recorded, versionsOf } from './report.mjs';
+import { conditionsOf, isOutOfTime, recorded, versionsOf } from './report.mjs';
 import { ROWS } from './rows/index.mjs';
 import { checkout } from './sources.mjs';
 
@@ -211,7 +211,7 @@ async function measure(row) {
       try {
         record(part, await PARTS[part](settled, place, known));
       } catch (error) {
-        if (/^no time left/.test(error.message) && performance.now() > until) return say(`${row.name}: out of time`);
+        if (isOutOfTime(error.message) && performance.now() > until) return say(`${row.name}: out of time`);
         record(part, { failed: error.message });
         if (part === 'alone') return;
       }

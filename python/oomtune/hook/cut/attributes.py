@@ -21,6 +21,11 @@ SMALL = 1 << 14
 FEW = 1024
 
 
+def of_every_module(torch: Torch) -> frozenset[str]:
+    """The names of the attributes that torch gives to every module."""
+    return frozenset(torch.nn.Module().__dict__)
+
+
 class Own:
     """What one module or weight keeps, without what torch gives to every module (`torchs`)."""
 
@@ -44,7 +49,7 @@ class Attributes:
 
     def __init__(self, torch: Torch, owners: Sequence[Module | Tensor], variables: Iterable[Variables] = ()) -> None:
         self._torch = torch
-        torchs = frozenset(torch.nn.Module().__dict__)
+        torchs = of_every_module(torch)
         self._places: list[Own | Variables] = [*(Own(owner, torchs) for owner in owners), *variables]
         self._before = [dict(place.items()) for place in self._places]
         values = [(name, value) for before in self._before for name, value in before.items()]

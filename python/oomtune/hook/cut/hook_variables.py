@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 
-from .attributes import Own
+from .attributes import Own, of_every_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def hook_variables(torch: Torch, modules: Iterable[Module]) -> list[Variables]:
     every = [getattr(torchs, kind, None) or {} for kind in GLOBAL_KINDS]
     own = [getattr(module, kind, None) or {} for module in modules for kind in KINDS]
     hooks = {id(hook): hook for hook in itertools.chain.from_iterable(found.values() for found in (*every, *own))}
-    unmoved = frozenset(torch.nn.Module().__dict__)
-    return [variables for hook in hooks.values() for variables in _variables(hook, unmoved)]
+    common = of_every_module(torch)
+    return [variables for hook in hooks.values() for variables in _variables(hook, common)]
 
 
 def _variables(hook: Any, torchs: frozenset[str]) -> Iterator[Variables]:
