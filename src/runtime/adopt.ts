@@ -1,7 +1,8 @@
-import { statSync } from 'node:fs';
+import { existsSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { bootId, readStat } from '../common/process.js';
+import { unusableFolder } from '../common/refusal.js';
 import type { SupervisorRecord } from '../contract/launch.js';
 import { isLocked } from './folder-lock.js';
 import type { Addon } from './native.js';
@@ -38,6 +39,17 @@ export async function adopt(addon: Addon, dir: string): Promise<Run | null> {
     }
     await sleep(LOOK_MS);
   }
+}
+
+/**
+ * The run of a supervisor that said it was there and left no record. One that was killed has left the spec, which it
+ * removes whatever else fails; without it the folder takes no files (OOMTUNE_HOME_UNUSABLE).
+ */
+export function lostStart(addon: Addon, dir: string): Run {
+  const spec = join(dir, 'spec');
+  if (!existsSync(spec)) throw unusableFolder(dir, new Error('the supervisor left no record in it'));
+  rmSync(spec);
+  return new SupervisedRun(addon, dir, recordOf(dir));
 }
 
 /** For a folder that was emptied, removed or never used: finds what runs by other means. */

@@ -5,13 +5,12 @@ import { longestStartMs } from '../common/bounds.js';
 import { usageError } from '../common/errors.js';
 import { findCommand } from '../common/executable.js';
 import { filesAnswer } from '../common/far-files.js';
-import { unusableFolder } from '../common/refusal.js';
 import { DEFAULT_ACCELERATOR, isHost, kindNameOf } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
 import { dmemRegions } from '../devices/dmem.js';
 import { KINDS } from '../devices/index.js';
 import { RUN_MARK } from '../devices/process.js';
-import { adopt } from './adopt.js';
+import { adopt, lostStart } from './adopt.js';
 import { Devices } from './devices.js';
 import { preloadEnvironment } from './environment.js';
 import { loadNative, type Native } from './native.js';
@@ -55,8 +54,7 @@ class LocalRuntime implements Runtime {
       rmSync(file, { force: true });
       throw error;
     }
-    const run = await this.adopt(spec.dir);
-    if (!run) throw unusableFolder(spec.dir, new Error('the supervisor left no record in it'));
+    const run = (await this.adopt(spec.dir)) ?? lostStart(this.native.addon, spec.dir);
     const exit = readExit(spec.dir);
     if (exit?.ended_by !== 'start-failed') return run;
     rmSync(spec.dir, { recursive: true, force: true });

@@ -1,6 +1,15 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -32,6 +41,18 @@ async function printed(run: Run, text: string): Promise<void> {
 }
 
 const left = (dir: string) => [...processesOf(dir), ...supervisorsOf(dir)];
+
+test('a supervisor that is killed, and its keeper, before it has recorded anything is lost: the folder is sound', async () => {
+  const input = join(scratch, 'never-written');
+  execFileSync('mkfifo', [input]); // opening it to read waits for a writer
+  const spec = launchSpec(['true'], { input: { path: input, offset: 0 } });
+  const launched = runtime.launch(spec);
+  while (supervisorsOf(spec.dir).length < 2 || !existsSync(join(spec.dir, 'ledger'))) await sleep(20);
+  for (const pid of supervisorsOf(spec.dir)) process.kill(pid, 'SIGKILL');
+  expect(await (await launched).wait()).toMatchObject({ code: null, ended_by: 'supervisor-lost' });
+  expect(readdirSync(spec.dir)).toContain('exit.json');
+  expect(readdirSync(spec.dir)).not.toContain('spec'); // it holds the environment
+});
 
 describe('a job that stops its supervisor', () => {
   test('can be ended all the same, and as kindly as any other', async () => {
