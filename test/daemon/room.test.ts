@@ -105,6 +105,10 @@ test.skipIf(!root)(
     expect(await host.state(good, 'succeeded', 60)).toMatchObject({ exit_code: 0, failure: null });
     expect(await host.state(bad, 'failed', 60)).toMatchObject({ exit_code: 7 });
     expect(await host.state(loud, 'succeeded', 60)).toMatchObject({ exit_code: 0 });
+    expect((await oomtune('logs', '-n', '1', loud)).err).toMatch(
+      /of its output were lost: the disk of its log was full/,
+    );
+    expect((await oomtune('logs', good)).err).toBe('');
     expect([good, bad, loud].map((id) => host.starts(id))).toEqual([1, 1, 1]);
     expect(readDaemonFile(hostName())?.pid).toBe(pid);
     await host.state(await host.shell('true'), 'succeeded');

@@ -1,10 +1,12 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { usageError } from '../../common/errors.js';
+import { formatBytes } from '../../common/size.js';
 import { TerminalText } from '../../common/terminal.js';
 import type { JobRecord } from '../../contract/job.js';
 import { followSlurm } from '../../daemon/slurm/follow.js';
 import { Presence } from '../../daemon/wait.js';
+import { readExit } from '../../runtime/records.js';
 import { hostName, type Store } from '../../store/index.js';
 import { namedJobs } from '../jobs.js';
 import { LogFile } from '../log-file.js';
@@ -88,7 +90,14 @@ export async function showLogs(store: Store, jobs: JobRecord[], options: LogOpti
     else if (file === null) options.note(`${job.job} has not written anything yet.`);
     else writeAll(file, writer);
     writer.end();
+    noteLost(job, launch, options);
   }
+}
+
+/** Says what is not in the log, as the disk was full when the job printed it. */
+function noteLost(job: JobRecord, launch: Launch | null, { note }: Pick<LogOptions, 'note'>): void {
+  const lost = launch === null || isAway(job) ? 0 : (readExit(launch.dir)?.lost_bytes ?? 0);
+  if (lost > 0) note(`${job.job}: ${formatBytes(lost)} of its output were lost: the disk of its log was full.`);
 }
 
 /** The same for `--json`. */
@@ -153,6 +162,7 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
   file?.close();
   writer.end();
   options.signal.throwIfAborted();
+  noteLost(job, pick(job, options.launch), options);
 }
 
 const isBegun = ({ state }: JobRecord): boolean => state === 'searching' || state === 'running';
