@@ -280,7 +280,7 @@ class Hook:
 
     def stop_uncut(self, reason: str) -> NoReturn:
         """Cutting the batch would change the training: says so and ends the process."""
-        from .cut.cut import INSTEAD, NOWHERE
+        from .cut.refusal import INSTEAD, NOWHERE
 
         if reason.endswith(INSTEAD):
             self.stop_at_model(reason[: -len(INSTEAD)])

@@ -138,7 +138,7 @@ class Looks(CutCase):
         self.cut.release()
         for _ in range(3):
             if look:
-                self.cut.look(16)
+                self.cut.compared.look(16)
             for part in rows().split(16):
                 (model(part) / 4).backward()
             optimizer.step()
@@ -159,12 +159,12 @@ class Looks(CutCase):
             self.accumulated(Contrast, look=True)
 
     def stepped(self, model):
-        self.cut._looked = False  # another test's first step has shown it
+        self.cut.compared._looked = False  # another test's first step has shown it
         self.cut.release()
-        self.cut.look(16)
+        self.cut.compared.look(16)
         for index, part in enumerate(rows().split(16)):
             batch = {"x": part}
-            self.cut.look_at_step(model, model.training_step, (batch, index), ("log",))
+            self.cut.compared.look_at_step(model, model.training_step, (batch, index), ("log",))
             (model.training_step(batch, index)["loss"] / 4).backward()
         return model
 

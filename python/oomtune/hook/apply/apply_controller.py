@@ -83,7 +83,7 @@ class ApplyController:
         """A framework makes the micro-batches, if it makes several of a batch."""
         settings = self._hook.settings
         if settings.accumulation > settings.own_accumulation and self._hook.adds_up_by_itself:
-            self._instrumentation.cut.look(self._micro)
+            self._instrumentation.cut.compared.look(self._micro)
 
     def keeps_own_batches(self, iterator: LoaderIterator) -> bool:
         return iterator not in self._batches and not self._instrumentation.training_mode.is_training()

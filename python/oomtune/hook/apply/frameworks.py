@@ -115,10 +115,10 @@ def _look_at_trainer(hook: Hook, kind: type[Any]) -> None:
             given = self._prepare_inputs(inputs)
             with self.compute_loss_context_manager():
                 if _has_own_loss(self):
-                    instrumentation.cut.look_at_step(model, self.compute_loss, (model, given), ("log",))
+                    instrumentation.cut.compared.look_at_step(model, self.compute_loss, (model, given), ("log",))
                 items = args[0] if args else kwargs.get("num_items_in_batch")
                 if _leaves_division_to_loss(self, items):
-                    instrumentation.cut.look_at_division(model, self.compute_loss, given, items)
+                    instrumentation.cut.compared.look_at_division(model, self.compute_loss, given, items)
         return original(self, model, inputs, *args, **kwargs)
 
     kind.training_step = training_step
@@ -133,7 +133,7 @@ def _has_own_loss(trainer: Any) -> bool:
 def _adds_up(hook: Hook, instrumentation: Instrumentation) -> bool:
     """Whether Trainer adds up micro-batches of a batch of the script. (Where ranks exchange gradients, nothing else is looked at.)"""
     more = not hook.settings.searching and hook.settings.accumulation > _own_accumulation(hook)
-    return instrumentation.cut.looks or (more and hook.adds_up_by_itself)
+    return instrumentation.cut.compared.looks or (more and hook.adds_up_by_itself)
 
 
 def _own_accumulation(hook: Hook) -> int:
@@ -252,7 +252,7 @@ def _look_at_steps(hook: Hook, trainer: Any, model: Module) -> None:
         # Of the batch, which comes first, and its number.
         if args and not kwargs:
             with strategy.precision_plugin.train_step_context():
-                instrumentation.cut.look_at_step(model, model.training_step, args, ("log", "log_dict"))
+                instrumentation.cut.compared.look_at_step(model, model.training_step, args, ("log", "log_dict"))
         # It may call parts of the model alone: all of its batch is resized here where no loader makes it.
         return instrumentation.cut.calls.around(model, original, args, kwargs)
 

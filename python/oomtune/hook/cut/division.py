@@ -10,7 +10,7 @@ from .token_limit import TokenLimit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Callable, Sequence
 
     from ..types import Leaves, Module, Torch, Tree
     from .padding import Padding
@@ -39,6 +39,14 @@ class Division:
         self.micro = micro
         self._by_longest = tokens == 0
         self._limit = TokenLimit(tokens) if tokens else None
+
+    def most(self, count: int, sizes: Sequence[int]) -> int:
+        """The most rows of a micro-batch of a call with `count`; proportionally more in one with several views of each sample.
+        `sizes`: rows of the loop's batches."""
+        views = 1
+        if count not in sizes:
+            views = next((count // size for size in sizes if count % size == 0), 1)
+        return self.micro * views
 
     def padding(self, module: Module, tree: Tree, leaves: Leaves) -> Padding | None:
         """How long the samples of a call are; None: that is not told, or not asked for."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import os
 
-from ..watch.random_draws import RANDOM_DRAWS
 from ..watch.rng_state import cuda_devices
 from .attributes import Attributes
 from .buffers import Buffers, compiled
@@ -18,20 +16,22 @@ from .hook_variables import hook_variables
 from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import has_packed, tree_with
 from .redraws import no_cudnn
+from .reduction_choice import ReductionChoice
 from .reductions import disagreement
 from .refusal import LeavesOnWeights, Uncuttable, Unseen
+from .sample_runs import SampleRuns
 from .sandbox import Sandbox
 from .trimming import Trimming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, ContextManager, Generator, Iterable, NoReturn, Sequence
+    from typing import Any, ContextManager, Generator, Iterable, NoReturn, Sequence
 
-    from ..types import Call, LazyHeads, Leaves, MaybeTensors, Module, Tensor, Torch, Tree
+    from ..types import Call, Leaves, MaybeTensors, Module, Tensor, Torch, Tree
     from ..watch.rng_state import RngState
     from .autocast import AutocastState
     from .batch_dims import BatchDims
-    from .model_calls import ModelCalls
+    from .cut_context import CutContext
     from .outputs import Join
     from .padding import Padding
     from .ranks import OneRank
@@ -43,50 +43,9 @@ if TYPE_CHECKING:
 #: once that has learned. And backward passes in which it is what they leave on the weights.
 FIRST = 3
 
-DIFFERENCES = {
-    "buffers": "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches.",
-    "random_draws": RANDOM_DRAWS,
-    "equal_rows": "Micro-batches are not made by tokens but of equal numbers of samples, as the inputs do not tell how long the samples are.",
-    "untrimmed": "Micro-batches keep the padding of their batch: %s.",
-    "kept": "The model keeps something of its calls besides what they return (%s): where the script reads that, it is of micro-batches.",
-    "cudnn": "Recurrent networks run without cuDNN, as the dropout between its layers cannot be drawn again in the backward pass.",
-    "fp16": "In fp16 the gradients of a micro-batch overflow later than those of the whole batch: the loss scaler may skip fewer steps.",
-}
-
-
-class CutContext:
-    """Shared by the plans of all modules. `warn(code, message)` is called if a result may differ; `plain()`: whether the current
-    backward pass is a backward() of the script for all parameters; `refuse()`: does not return."""
-
-    def __init__(
-        self,
-        torch: Torch,
-        calls: ModelCalls,
-        warn: Callable[[str, str], None],
-        plain: Callable[[], bool],
-        refuse: Callable[[Module, Uncuttable], NoReturn],
-    ) -> None:
-        self.calls = calls
-        self.plain = plain
-        self.refuse = refuse
-        #: What returns logits that are not computed; None: nothing does.
-        self.heads: LazyHeads | None = None
-        self._warn = warn
-        #: Codes of the warnings given so far.
-        self.warned: set[str] = set()
-        #: Several ranks reduce their gradients.
-        self.exchanges = int(os.environ.get("WORLD_SIZE") or 1) > 1
-        #: torch's own function, from before it was patched.
-        self.backward: Callable[..., None] = torch.autograd.backward
-
-    def warn(self, code: str, *words: str) -> None:
-        if code not in self.warned:
-            self.warned.add(code)
-            self._warn(code, DIFFERENCES[code] % words if words else DIFFERENCES[code])
-
 
 class Plan:
-    """`lengths`: possible lengths of a list with one entry per sample; `tensors`: the call's inputs. Raises Uncuttable."""
+    """`lengths`: possible lengths of a list with one entry per sample; `leaves`: the call's inputs. Raises Uncuttable."""
 
     def __init__(
         self,
@@ -94,7 +53,7 @@ class Plan:
         module: Module,
         context: CutContext,
         lengths: tuple[int, ...],
-        tensors: list[Tensor],
+        leaves: Leaves,
         ranks: OneRank,
     ) -> None:
         self._torch = torch
@@ -105,6 +64,7 @@ class Plan:
         #: None: the weights are not sharded between ranks.
         self._sharded = ShardedWeights(torch, module) if ranks.together else None
         learns: list[Tensor] = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        tensors: list[Tensor] = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         self.devices = cuda_devices(torch, learns + tensors)
         self._never_early = self._sharded is not None or any(parameter.dtype == torch.float16 for parameter in learns)
         #: Parameters whose gradients the call returns to autograd.
@@ -228,7 +188,8 @@ class Plan:
             return
         for index, join in enumerate(self.joins):
             if self._ranks.any(index in differ) and isinstance(join, WeightedSum):
-                join.names = self._equivalence(tree, leaves, dims).settle(index, join.names, rows)
+                choice = ReductionChoice(self._torch, self._runs(tree, leaves, dims), index, rows)
+                join.names = choice.among(join.names)
 
     def shortened(self, padding: Padding, tree: Tree, leaves: Leaves, dims: BatchDims) -> dict[int, int] | None:
         """By number of each output that is shorter without padding: its dimension. None: padding cannot be left out."""
@@ -243,19 +204,20 @@ class Plan:
         with self._lazily(False), no_cudnn(self._torch, self._without_cudnn), CachedWeights(self._torch).entered():
             return self._run(self._not_compiled, tree_with(self._torch, tree, leaves, self.lengths))
 
+    def _equivalence(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> EquivalenceCheck:
+        return EquivalenceCheck(self._torch, self._runs(tree, leaves, dims))
+
     def _sandbox(self) -> Sandbox:
         return Sandbox(self._torch, self.module, self.devices, self._sharded is not None)
 
-    def _equivalence(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> EquivalenceCheck:
+    def _runs(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> SampleRuns:
         if has_packed(self._torch, tree):
             raise Unseen(
                 "it is given a PackedSequence, which has no row for each sample; packed in its own forward pass, sequences are cut "
                 "with their samples"
             )
         run = functools.partial(self._run_leaves, tree)
-        return EquivalenceCheck(
-            self._torch, run, leaves, dims, self._sandbox(), self._learns, self._ranks, self._sharded
-        )
+        return SampleRuns(self._torch, run, leaves, dims, self._sandbox(), self._learns, self._ranks, self._sharded)
 
     def accumulates_by_backward(self) -> bool:
         """Whether micro-batches' gradients are summed by backward(), else by autograd.grad(). Raises Uncuttable."""

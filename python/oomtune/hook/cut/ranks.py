@@ -3,15 +3,17 @@ rank makes a pass more or less, the others wait for ever."""
 
 from __future__ import annotations
 
+import weakref
 import zlib
 
+from .fsdp import is_sharded
 from .refusal import Mismatch, Uncuttable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterable, TypeVar
+    from typing import Any, Callable, Iterable, TypeVar
 
-    from ..types import Torch
+    from ..types import Module, Torch
 
     Result = TypeVar("Result")
 
@@ -75,3 +77,19 @@ class AllRanks(OneRank):
         if worst:
             raise (Mismatch if worst == Mismatch.severity else Uncuttable)("another rank cannot cut it")
         return result
+
+
+class ModuleRanks:
+    """The ranks that decide how each module is cut: this one, or all that its weights are sharded between."""
+
+    def __init__(self, torch: Torch) -> None:
+        self._torch = torch
+        #: By id of each module that was asked for.
+        self._known: dict[int, tuple[weakref.ref[Any], OneRank]] = {}
+
+    def of(self, module: Module) -> OneRank:
+        known = self._known.get(id(module))
+        if known is None or known[0]() is not module:
+            ranks = AllRanks(self._torch) if is_sharded(module.modules()) else OneRank()
+            known = self._known[id(module)] = (weakref.ref(module), ranks)
+        return known[1]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+#: Where the model's own calls can be cut.
+INSTEAD = " (with --cut model it does not)"
+#: Where what the loader yields in parts would be another training, too.
+NOWHERE = " (nor would --cut loader train the same)"
+
 
 class Uncuttable(Exception):
     """The call is not known to give the same in micro-batches. Its text says why, as the end of a sentence."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Sequence
 
     from ..types import Module, Torch, Tree
-    from .plan import CutContext
+    from .cut_context import CutContext
 
 
 def sample_dim(torch: Torch, module: Module, tree: Tree, counts: Sequence[int], context: CutContext) -> int | None:
@@ -27,7 +27,7 @@ def sample_dim(torch: Torch, module: Module, tree: Tree, counts: Sequence[int], 
             if dims.count != count or not tensors:
                 continue
             try:
-                plan = Plan(torch, module, context, (count,), [leaves[number] for number in tensors], OneRank())
+                plan = Plan(torch, module, context, (count,), leaves, OneRank())
                 plan.check(tree, leaves, dims)
             except Exception:  # one that memory is too short for, too: sizes are tried later
                 continue

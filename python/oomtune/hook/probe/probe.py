@@ -214,7 +214,7 @@ class Probe:
         else:
             self._instrumentation.cut.release()
             if self._group > 1 and self.request is not None and self._hook.adds_up_by_itself:
-                self._instrumentation.cut.look(self.request.micro_batch)
+                self._instrumentation.cut.compared.look(self.request.micro_batch)
         if self._group > 1:
             self._accumulator.engage()
         else:
