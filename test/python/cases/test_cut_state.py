@@ -242,6 +242,11 @@ class State(CutCase):
         self.same(Cached, mean_square, rows)
         self.assertEqual(self.warned, [])
 
+    @unittest.skipUnless(hasattr(torch, "compile"), "this torch (%s) has no torch.compile" % torch.__version__)
+    def test_a_count_of_a_compiled_model_is_told_of(self):
+        self.same(lambda: torch.compile(Counted(), backend="eager"), mean_square, rows)
+        self.assertEqual(self.warned, ["kept"])
+
     def test_a_refused_module_keeps_what_it_had(self):
         torch.manual_seed(0)
         model, given = Stateful(), steps()

@@ -156,7 +156,7 @@ class Plan:
 
     def tell_kept(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> None:
         """Before the first cut call."""
-        if self._sharded is None and not self._ranks.together and not compiled(self.module):
+        if self._sharded is None and not self._ranks.together and not compiled(self._not_compiled):
             self._tell(self._equivalence(tree, leaves, dims).keeps())
 
     def _tell(self, kept: list[str]) -> None:
