@@ -1,5 +1,6 @@
+import { hasRisen } from './curve-point.js';
 import { smallestExcluded } from './excluded.js';
-import { hasRisen, spansPhases } from './model.js';
+import { spansPhases } from './model.js';
 import { narrow } from './narrow.js';
 import type { Parabola } from './parabola.js';
 import { PIECES } from './peaks.js';

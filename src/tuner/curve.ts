@@ -1,6 +1,7 @@
 import type { Curve, Observation } from '../contract/measurement.js';
 import { type Rung, rungName, sameRung } from '../contract/rung.js';
-import { MemoryModel, pointsOf } from './model.js';
+import { pointsOf } from './curve-point.js';
+import { MemoryModel } from './model.js';
 import { peakBytes } from './peaks.js';
 
 /** One curve for each rung that was tried, in the order in which they were. */

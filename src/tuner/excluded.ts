@@ -1,4 +1,4 @@
-import { slopeOf } from './model.js';
+import { slopeOf } from './curve-point.js';
 import { PIECES } from './peaks.js';
 import type { SearchState } from './search-state.js';
 import { closingSize, isCloseEnough } from './sizes.js';

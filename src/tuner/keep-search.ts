@@ -1,4 +1,6 @@
-import { hasRisen, type MemoryModel, slopeOf, steepest } from './model.js';
+import { hasRisen, slopeOf } from './curve-point.js';
+import { steepest } from './line.js';
+import type { MemoryModel } from './model.js';
 import { lastingPeak } from './peaks.js';
 import { isLongEnough } from './probe-length.js';
 import { type Choice, largestWithHeadroom, leavesRoom, limitOf, retriesOf, tightNote } from './recommend.js';

@@ -1,6 +1,7 @@
 import type { MemoryBreakdown, Observation } from '../contract/measurement.js';
 import { type Config, sameRung } from '../contract/rung.js';
-import { MemoryModel, pointsOf } from './model.js';
+import { pointsOf } from './curve-point.js';
+import { MemoryModel } from './model.js';
 import { peakBytes } from './peaks.js';
 /** Names of the parts that add up to the peak, in the order in which they are drawn. */
 export const PARTS = [

@@ -1,37 +1,6 @@
-import type { Observation, Peaks } from '../contract/measurement.js';
-import { lastingPeak, roomForPieces, yetToCome } from './peaks.js';
-
-/** The peaks of one size that fitted, in bytes; of a loop whose peaks rise or vary from step to step, those that it will come to. */
-export interface CurvePoint {
-  microBatch: number;
-  /** Everything counted: what the budget is compared with. */
-  total: number;
-  /** Peak of forward and backward: affine in the micro-batch from small sizes on. `total` where phases were not told apart. */
-  active: number;
-  /** Peak of the optimizer's step: a constant that hides the slope at small sizes. 0 where unknown. */
-  flat: number;
-  /** Of what forward and backward need, what is there at any size: weights and the optimizer's state. Null: unknown. */
-  base: number | null;
-  /** Total less what the framework reserved: contexts and the like. */
-  context: number;
-  /** In use when a step starts; null if unknown. */
-  resident: number | null;
-  /** What a step needs where libraries do with the least of workspace; null: not known, or all that is allocated. */
-  needed: number | null;
-  /** Measured with gradients kept from one micro-batch to the next. */
-  accumulating: boolean;
-  phased: boolean;
-  caching: boolean;
-  retries: number;
-  /** Libraries that took part do with less memory where it is short. */
-  flexible: boolean;
-}
-
-interface Line {
-  at: number;
-  value: number;
-  slope: number;
-}
+import { type CurvePoint, isFree, RISEN, risenOf, sameGradients, slackOf, slopeOf } from './curve-point.js';
+import { anchored, type Line, lineThrough, solve, steepest, valueAt } from './line.js';
+import { roomForPieces } from './peaks.js';
 
 /** What the peak of one size may differ by: libraries' own buffers, and the pages of an allocator whose segments can grow, in bytes. */
 const PROCESS_NOISE = { libraries: 512 * 1024, pages: 48 * 1024 ** 2 };
@@ -40,17 +9,10 @@ const PROCESS_NOISE = { libraries: 512 * 1024, pages: 48 * 1024 ** 2 };
  * budget (40 to 128 MiB in eight programs under 3 GiB, 258 and 483 MiB in two under 24: bench/results/checks.md).
  */
 const LEFT_OVER = { bytes: 80 * 1024 ** 2, part: 0.015 };
-/** Where a caching allocator comes this near to the budget it reuses what it holds, and its peak tells no slope. */
-const SATURATED = 0.97;
 /** Part of the budget: slopes that differ by more over the way to the limit show that the peak is no line. */
 const BENT = 0.01;
 /** A larger size that takes less than this part of what a smaller one took shows that the smaller one was given what it did not need. */
 const LESS = 0.95;
-/** Sizes nearer than this part of the larger to it tell no slope: what one process takes more than another decides it. */
-export const APART = 0.75;
-/** Without separate phases: the rise over the lowest peak that shows that a point has left the optimizer's floor. */
-const RISEN = 1.05;
-
 /**
  * Peak bytes against micro-batch, fitted on the fly. Two lines bracket the largest size that fits: the line through the
  * *allocated* peaks of forward and backward, with nothing lost to fragmentation, gives an upper bound; the line through
@@ -206,112 +168,9 @@ export class MemoryModel {
   }
 }
 
-/** A caching allocator was not so near to the budget that it had to reuse what it holds: its peak tells a slope. */
-export function isFree({ caching, total, retries }: CurvePoint, budgetBytes: number): boolean {
-  return !caching || (total < SATURATED * budgetBytes && retries === 0);
-}
-
 /** A caching allocator whose phases were told apart: its lines bracket the limit. */
 export function spansPhases({ caching, points }: MemoryModel): boolean {
   return caching && points.at(-1)?.phased === true;
-}
-
-/**
- * The points of the observations that fitted and could be measured, ascending: of each size the last in a fresh process, or the last
- * where there is none. A process that runs a size again may hold more than it did the first time.
- */
-export function pointsOf(observations: readonly Observation[]): CurvePoint[] {
-  const bySize = new Map<number, CurvePoint>();
-  const told = [...observations.filter((o) => !o.fresh), ...observations.filter((o) => o.fresh)];
-  for (const o of told) {
-    const point = pointOf(o);
-    if (point) bySize.set(o.micro_batch, point);
-  }
-  return [...bySize.values()].sort((a, b) => a.microBatch - b.microBatch);
-}
-
-function pointOf(o: Observation): CurvePoint | null {
-  const total = lastingPeak(o);
-  if (o.outcome !== 'fit' || total === null) return null;
-  const {
-    forward_backward_bytes: forwardBackwardBytes,
-    optimizer_bytes: optimizerBytes,
-    resident_bytes: residentBytes,
-    needed_bytes: needed = null,
-  } = o.peaks;
-  const growth = yetToCome(o);
-  const active = forwardBackwardBytes === null ? total : forwardBackwardBytes + growth;
-  const flat = forwardBackwardBytes === null ? 0 : (optimizerBytes ?? 0) + growth;
-  const caching = (o.peaks.reserved_bytes ?? 0) > 0;
-  const held = caching ? (o.peaks.reserved_bytes as number) + growth : Math.max(active, flat);
-  return {
-    microBatch: o.micro_batch,
-    total,
-    active,
-    flat,
-    base: baseOf(o.peaks),
-    context: Math.max(0, total - held),
-    resident: residentBytes,
-    needed,
-    accumulating: o.accumulation > 1,
-    phased: forwardBackwardBytes !== null,
-    caching,
-    retries: o.alloc_retries,
-    flexible: o.flexible_workspaces === true,
-  };
-}
-
-/** The optimizer's step holds weights, gradients, its state, and at most once more as much as the gradients. */
-function baseOf({ optimizer_bytes: optimizer, gradient_bytes: gradients }: Peaks): number | null {
-  return optimizer === null || gradients === null ? null : Math.max(0, optimizer - 2 * gradients);
-}
-
-/** What the driver level holds beyond the framework's own peak: contexts, cached blocks, fragments. */
-function slackOf(r: CurvePoint): number {
-  return Math.max(0, r.total - Math.max(r.active, r.flat));
-}
-
-/**
- * A line must not mix peaks with and without resident gradients. Those without (the larger sizes, if there are both) do
- * as soon as there are two; until then those with gradients give a line that is a little too high: safe.
- */
-function sameGradients(points: readonly CurvePoint[]): readonly CurvePoint[] {
-  const without = points.filter((r) => !r.accumulating);
-  return without.length > 1 || without.length === points.length ? without : points.filter((r) => r.accumulating);
-}
-
-/** Whether the last peak has clearly left the lowest. */
-export function hasRisen(points: readonly CurvePoint[]): boolean {
-  return (points.at(-1)?.total ?? 0) >= RISEN * Math.min(...points.map((r) => r.total));
-}
-
-/** Of peaks that mix the phases only those tell a slope that have left the optimizer's floor. */
-function risenOf(points: readonly CurvePoint[]): readonly CurvePoint[] {
-  const floor = Math.min(...points.map((r) => r.total));
-  const clear = points.filter((r) => r.total >= RISEN * floor);
-  const [first, last] = [points[0], points.at(-1)];
-  if (clear.length !== 1 || points.length > 2 || !first || !last) return clear;
-  // Of two sizes, the one that has left it may have left it at once: then the peak grows nearly as the size does.
-  const chord = (last.total - first.total) / (last.microBatch - first.microBatch);
-  return chord >= 0.7 * (last.total / last.microBatch) ? [first, last] : clear;
-}
-
-/** The steepest rise between neighbours, bytes for each sample; 0 where nothing rises. Pairs of size and bytes, ascending. */
-export function steepest(points: readonly (readonly [number, number])[]): number {
-  let most = 0;
-  for (const [at, [size, bytes]] of points.entries()) {
-    const before = points[at - 1];
-    if (before && size > before[0]) most = Math.max(most, (bytes - before[1]) / (size - before[0]));
-  }
-  return most;
-}
-
-/** The last point, and the nearest before it that is far enough off for a slope that noise does not decide. */
-function wellApart(points: readonly CurvePoint[]): [CurvePoint, CurvePoint] | null {
-  const last = points.at(-1);
-  if (!last) return null;
-  const before = points.findLast((r) => r.microBatch <= APART * last.microBatch) ?? points.at(-2);
-  return before && before !== last ? [before, last] : null;
 }
 
 /** Bytes by which the last two slopes differ over what is left to `limit`. */
@@ -319,34 +178,4 @@ function disagreement(points: readonly CurvePoint[], limit: number): number {
   const [first, middle, last] = points.slice(-3);
   if (!first || !middle || !last || !Number.isFinite(limit)) return 0;
   return Math.abs(slopeOf(middle, last) - slopeOf(first, middle)) * Math.max(0, limit - last.microBatch);
-}
-
-/** Bytes for each sample by which the peak of forward and backward rises from one size to the next. */
-export function slopeOf(a: CurvePoint, b: CurvePoint): number {
-  return (b.active - a.active) / (b.microBatch - a.microBatch);
-}
-
-function lineThrough(points: readonly CurvePoint[], value: (r: CurvePoint) => number): Line | null {
-  const pair = wellApart(points);
-  if (!pair) return null;
-  const [before, last] = pair;
-  const slope = (value(last) - value(before)) / (last.microBatch - before.microBatch);
-  return { at: last.microBatch, value: value(last), slope };
-}
-
-/** A line that leaves out the last point, made to go through it. */
-function anchored(line: Line | null, last: CurvePoint | undefined, value: (r: CurvePoint) => number): Line | null {
-  return line && last && last.microBatch > line.at
-    ? { at: last.microBatch, value: value(last), slope: line.slope }
-    : line;
-}
-
-function valueAt(line: Line, size: number): number {
-  return line.value + line.slope * (size - line.at);
-}
-
-/** The size at which the line meets `bytes`; endless where it does not rise. */
-function solve(line: Line, bytes: number): number {
-  if (line.slope <= 0) return line.value <= bytes ? Number.POSITIVE_INFINITY : line.at;
-  return line.at + (bytes - line.value) / line.slope;
 }

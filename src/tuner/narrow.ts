@@ -1,4 +1,5 @@
-import { hasRisen, spansPhases } from './model.js';
+import { hasRisen } from './curve-point.js';
+import { spansPhases } from './model.js';
 import { PIECES } from './peaks.js';
 import { closing, exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { alongSteepest } from './second-size.js';

@@ -1,4 +1,5 @@
-import { APART, type CurvePoint, isFree } from './model.js';
+import { type CurvePoint, isFree } from './curve-point.js';
+import { APART } from './line.js';
 
 /** A size that needs less than so many times what the smallest does, beside what is there at any, tells nothing of what a unit costs. */
 const RISEN = 1.02;

@@ -1,6 +1,6 @@
 import { lifeOf, type Observation } from '../contract/measurement.js';
 import { type Rung, sameRung } from '../contract/rung.js';
-import { steepest } from './model.js';
+import { steepest } from './line.js';
 import { fillsBudget, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
 import { BELIEVED, mayVary } from './step-peaks.js';
 

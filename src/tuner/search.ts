@@ -2,9 +2,10 @@ import { lifeOf, type Observation, type Probe } from '../contract/measurement.js
 import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
+import { pointsOf } from './curve-point.js';
 import { doubtfulFailure, smallestExcluded } from './excluded.js';
 import { withLessWorkspace } from './less-workspace.js';
-import { MemoryModel, pointsOf } from './model.js';
+import { MemoryModel } from './model.js';
 import { Parabola } from './parabola.js';
 import { yetToCome } from './peaks.js';
 import { type Recommendation, recommend } from './recommend.js';

@@ -1,4 +1,5 @@
-import { type CurvePoint, hasRisen, type MemoryModel, slopeOf } from './model.js';
+import { type CurvePoint, hasRisen, slopeOf } from './curve-point.js';
+import type { MemoryModel } from './model.js';
 import { type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { closingSize } from './sizes.js';
 
