@@ -30,17 +30,17 @@ ALWAYS = {
     "torchdata.stateful_dataloader.stateful_dataloader": ("watch.loader", "patch_stateful_loader"),
     "keras.src.optimizers.base_optimizer": ("watch.keras", "watch_optimizers"),
     "keras.src.backend.torch.trainer": ("watch.keras", "watch_fit"),
-    "transformers.training_args": ("apply.frameworks", "transformers_arguments"),
-    "transformers.trainer": ("apply.frameworks", "transformers_trainer"),
-    "lightning.pytorch.trainer.trainer": ("apply.frameworks", "lightning_trainer"),
-    "pytorch_lightning.trainer.trainer": ("apply.frameworks", "lightning_trainer"),
+    "transformers.training_args": ("apply.transformers_trainer", "patch_arguments"),
+    "transformers.trainer": ("apply.transformers_trainer", "patch_trainer"),
+    "lightning.pytorch.trainer.trainer": ("apply.lightning_trainer", "patch_trainer"),
+    "pytorch_lightning.trainer.trainer": ("apply.lightning_trainer", "patch_trainer"),
 }
 SEARCHING = {
     "jax": ("watch.xla_pool", "report_at_exit"),
     "torch.utils.tensorboard": ("probe.dry_run", "quiet_tensorboard"),
     "tensorboardX": ("probe.dry_run", "quiet_tensorboard"),
     "mlflow": ("probe.dry_run", "quiet_mlflow"),
-    "transformers.trainer_callback": ("apply.frameworks", "transformers_control"),
+    "transformers.trainer_callback": ("apply.transformers_trainer", "patch_control"),
     "safetensors.torch": ("probe.artifact_guard", "guard_safetensors"),
     "shutil": ("probe.artifact_guard", "keep_from_shutil"),
 }
@@ -135,7 +135,7 @@ class Hook:
         if self.instrumentation is not None:
             self.instrumentation.begin_search()
         if self.trainer_arguments:
-            from .apply.frameworks import quiet_arguments
+            from .apply.transformers_trainer import quiet_arguments
 
             quiet_arguments(self)
 
