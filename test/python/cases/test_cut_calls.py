@@ -30,6 +30,21 @@ class Contrast(nn.Module):
         return nn.functional.cross_entropy(found @ found.flip(0).t() * 5, torch.arange(len(x)))
 
 
+class SomeSamples(nn.Module):
+    """A mean over some of its samples: those that a mask counts, or the half that is the hardest."""
+
+    def __init__(self, hardest=False):
+        super().__init__()
+        self.net, self.hardest = net(), hardest
+
+    def forward(self, x):
+        losses = self.net(x).pow(2).mean(1)
+        if self.hardest:
+            return losses.topk(len(x) // 2).values.mean()
+        valid = x[:, 0] > -1.2  # of nine in ten
+        return (losses * valid).sum() / valid.sum().clamp(min=1)
+
+
 class Towers(nn.Module):
     """As CLIP is."""
 
@@ -199,6 +214,10 @@ class Calls(CutCase):
     def test_a_loss_around_one_model_that_is_zero_for_the_samples_that_are_looked_at(self):
         self.same(lambda: Triplets(net), lambda model, given: model(*given), classes)
         self.assertEqual(self.cut.count, 3)
+
+    def test_a_mean_over_some_of_the_samples_is_none_over_all_though_it_is_for_the_first_that_are_looked_at(self):
+        for hardest in (False, True):
+            self.same(lambda: SomeSamples(hardest), lambda model, x: model(x), rows)  # noqa: B023
 
     def test_such_a_loss_beside_another_model_runs_whole(self):
         make = lambda: nn.ModuleDict({"net": net(), "loss": Triplets(lambda: nn.Linear(4, 4))})  # noqa: E731

@@ -155,6 +155,39 @@ class Counted(nn.Module):
         return self.net(x)
 
 
+class Tempered(nn.Module):
+    """A setting of its own says what it returns."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.temperature = net(), 1.0
+
+    def forward(self, x):
+        return self.net(x) * self.temperature
+
+
+class Recording(nn.Module):
+    """Adds hooks to its modules at its first call, and notes that it has, as transformers' models do."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.outputs, self.hooked = net(), None, False
+
+    def forward(self, x):
+        if not self.hooked:
+            for layer in self.net:
+                layer.register_forward_hook(self.record)
+            self.hooked = True
+        self.outputs = []
+        found, outputs = self.net(x), self.outputs
+        self.outputs = None
+        return found, tuple(outputs)
+
+    def record(self, module, given, output):
+        if self.outputs is not None:
+            self.outputs.append(output)
+
+
 class LargeBuffers(CutCase):
     def test_quantised_weights_are_not_copied(self):
         with Copies() as copies:
@@ -189,6 +222,33 @@ class State(CutCase):
 
     def test_a_number_that_goes_down_with_each_call(self):
         self.refused(r"from one call to the next \(temperature\)", Annealed, mean_square, lambda: torch.randn(64, 8))
+
+    def test_a_setting_that_is_changed_before_the_backward_pass(self):
+        def around(model, x):
+            model.temperature = 2.0
+            found = model(x)
+            model.temperature = 1.0
+            return found.pow(2).mean()
+
+        def two(model, x):
+            model.temperature = 2.0
+            one = model(x)
+            model.temperature = 0.5
+            return one.pow(2).mean() + model(x).pow(2).mean()
+
+        for loss in (around, two):
+            self.refused("does not return what it did in the forward pass: something that it", Tempered, loss, rows)
+
+    def test_hooks_that_a_model_adds_at_its_first_call_are_there_once(self):
+        seen = []
+
+        def loss(model, x):
+            found, outputs = model(x)
+            seen.append(len(outputs))
+            return found.pow(2).mean() + outputs[0].pow(2).mean()
+
+        self.same(Recording, loss, rows)
+        self.assertEqual(set(seen), {3})
 
     def test_what_a_backward_pass_leaves_on_the_weights(self):
         why = r"its backward pass leaves something on its weights \(grad_sample\).*\(nor would --cut loader train the same\)$"

@@ -60,6 +60,14 @@ class Attributes:
             if not value.is_inference()
         ]
         self._containers = [found for name, value in values for found in _containers(name, value)]
+        # A model that adds hooks to its modules at its first call notes that in an attribute: both are brought back.
+        hooks = [name for name in torchs if "_hooks" in name]
+        self._containers += [
+            found
+            for owner in owners
+            for name in hooks
+            for found in _containers(name, owner.__dict__.get(name), inner=True)
+        ]
 
     def _small_copy(self, tensor: Tensor) -> Tensor | None:
         return tensor.clone() if tensor.numel() <= SMALL and not tensor.requires_grad else None

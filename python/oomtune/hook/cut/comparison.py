@@ -7,7 +7,7 @@ import functools
 from .memory_order import memory_order
 from .nearness import apart, near
 from .outputs import Concatenated, Constant, Shared, WeightedSum
-from .refusal import Mismatch, Unreduced
+from .refusal import Mismatch, NoMean, Unreduced
 from .row_group import RowGroup
 from .row_order import RowOrder, orders
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Relative tolerance for rounding: in single precision, and in lower precision.
 FINE, COARSE = 2e-4, 2e-2
-
-NO_MEAN = "it returns a value that is neither a mean nor a sum over its samples or their tokens"
 
 
 class Comparison:
@@ -96,6 +94,10 @@ class Comparison:
         """The candidates that explain the output at `index`."""
         return self._holding(candidates, self._entries()[index])
 
+    def holds_value(self, index: int) -> bool:
+        """Whether the output at `index` is one value for all rows, here too."""
+        return self._is_value(*self._entries()[index][:3])
+
     def _near(self, one: Any, other: Any, tolerance: float) -> bool:
         return near(self._torch, one, other, tolerance)
 
@@ -153,7 +155,7 @@ class Comparison:
             )
         kept = self._holding(reductions.named(), entry)
         if not kept:
-            raise Unreduced(NO_MEAN)
+            raise NoMean
         names = [reduction.name for reduction in kept]
         return Shared(names) if alike and "sum" not in names else WeightedSum(names)
 

@@ -20,7 +20,7 @@ from .model_calls import ModelCalls
 from .plan import Plan
 from .pytree import tree_leaves
 from .reductions import Reductions
-from .refusal import NOWHERE, Mismatch, Uncuttable, Unreduced, Unseen, WritesWeights
+from .refusal import NOWHERE, Mismatch, NoMean, Uncuttable, Unreduced, Unseen, WritesWeights
 from .sample_dim import sample_dim
 
 TYPE_CHECKING = False
@@ -88,6 +88,7 @@ class Cut:
         per call, in place of all; for a process that only measures. `tokens`: see Division.begin()."""
         self.compared.end()
         self._batch, self._most_parts, self.calls.transformed = batch, most_parts, False
+        self._context.micro = micro
         self._division.begin(micro, tokens)
         self._plans = KnownPlans(self._torch)
         self._auxiliary.forget()
@@ -285,7 +286,7 @@ class Cut:
         if (
             alone
             and is_made_of_models(module)
-            and (isinstance(reason, Mismatch) or self.compared.in_loss_of(module, tree, leaves))
+            and (isinstance(reason, (Mismatch, NoMean)) or self.compared.in_loss_of(module, tree, leaves))
         ):
             self._go_around(module, reason)
         else:

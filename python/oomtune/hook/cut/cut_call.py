@@ -8,7 +8,9 @@ import contextlib
 from ..watch.rng_state import RngState
 from .autocast import AutocastState
 from .cached_weights import CachedWeights
+from .comparison import COARSE, FINE
 from .gradients import Gradients, HooksAside, scaled
+from .nearness import near
 from .outputs import Concatenated, Constant, Outputs, Shared, WeightedSum
 from .pytree import tree_leaves, tree_with
 from .refusal import Uncuttable
@@ -60,6 +62,9 @@ class CutCall:
         self._ran = range(max(0, len(parts) - most) if most else 0, len(parts))
         self._trains = most is None
         self._random: dict[int, RngState] = {}
+        #: In one of the first calls: by index of each micro-batch that is run again the sizes (norms) of what it returned.
+        self._sizes: dict[int, list[Tensor]] = {}
+        self._new = False
         #: Of the last micro-batch: (its inputs that require gradients, by number; its output's leaves, with their graph).
         self._kept: tuple[dict[int, Tensor], Leaves] | None = None
         #: (the number of the loss, gradients made in the forward pass for a gradient of 1 of that loss).
@@ -129,6 +134,8 @@ class CutCall:
                 leaves = self._detached(self._kept[1])
             else:
                 leaves = self._leaves_of(self._run(index))
+                if self._new:
+                    self._sizes[index] = self._sizes_of(leaves)
             outputs.add(leaves, index)
             del leaves
         if self._kept is None:
@@ -154,7 +161,7 @@ class CutCall:
         buffers = self.plan.buffers
         self._buffers = buffers.snapshot() if buffers.known else None
         weights: Weights | None = None
-        looks = self.plan.is_new()
+        looks = self._new = self.plan.is_new()
         for index in self._ran:
             if index != self._ran[0] and self._buffers is not None:
                 self._buffers.restore()
@@ -237,6 +244,7 @@ class CutCall:
                     self._restore(index)
                     with self.plan.forward_in_backward():
                         inputs, leaves = self._with_graph(index)
+                    self._require_same(index, leaves)
                     if self.plan.reentrant:
                         # Reentrant checkpoints cast without a graph first.
                         self._autocast.clear_cache()
@@ -244,6 +252,26 @@ class CutCall:
                         self._backward(index, leaves, inputs, wanted, gradients)
                     del leaves, inputs
             return gradients.totals()
+
+    def _sizes_of(self, leaves: Leaves) -> list[Tensor]:
+        return [leaf.detach().norm() for leaf, learns in zip(leaves, self.plan.differentiable) if learns]
+
+    def _require_same(self, index: int, leaves: Leaves) -> None:
+        """Ends the job if a micro-batch does not return again what it returned in the forward pass."""
+        before = self._sizes.pop(index, None)
+        if before is None:
+            return
+        half = (self._torch.float16, self._torch.bfloat16)
+        if not all(
+            near(self._torch, one, other, COARSE if one.dtype in half else FINE)
+            for one, other in zip(before, self._sizes_of(leaves))
+        ):
+            self.plan.refuse(
+                Uncuttable(
+                    "run again in the backward pass, it does not return what it did in the forward pass: something that it depends on "
+                    "(a setting of the model, an adapter, a temperature) was changed in between"
+                )
+            )
 
     def _restore(self, index: int) -> None:
         """Random state and buffers are as they were when the micro-batch ran."""

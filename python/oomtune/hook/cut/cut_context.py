@@ -47,6 +47,8 @@ class CutContext:
         self.refuse = refuse
         #: What returns logits that are not computed; None: nothing does.
         self.heads: LazyHeads | None = None
+        #: The most samples of a micro-batch.
+        self.micro = 0
         #: Rows of the latest batches of the loop, the newest first.
         self.sizes: list[int] = []
         self._warn = warn

@@ -11,7 +11,7 @@ from .constant_weights import varied
 from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import tree_leaves
 from .redraws import Redraws
-from .refusal import Uncuttable, Unseen
+from .refusal import NoMean, Uncuttable, Unseen
 from .sample_runs import out_of_memory
 from .saved_tensors import SavedTensors
 
@@ -41,11 +41,13 @@ class EquivalenceCheck:
             self._runs.ranks,
         )
 
-    def found(self) -> tuple[list[Join], list[bool], bool]:
+    def found(self, most: int) -> tuple[list[Join], list[bool], bool]:
         """(a join for each leaf of the output, whether each requires gradients, whether reentrant checkpointing is in the graph).
-        Raises Uncuttable."""
+        `most`: samples that a micro-batch may have. Raises Uncuttable."""
         rows = self._runs.chosen_rows()
         joins = self._joins(rows)
+        if not self._runs.ranks.together:
+            self._check_values(joins, most)
         differentiable, reentrant = self._runs.ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
         for index, (join, learns) in enumerate(zip(joins, differentiable)):
             if isinstance(join, Shared) and not learns:
@@ -93,6 +95,19 @@ class EquivalenceCheck:
                 raise Unseen("its forward pass fails on fewer samples") from failed
             if self._runs.sandbox.random() != random or buffers.changed(self._torch) or attributes.touched():
                 raise Uncuttable("its forward pass leaves something behind")
+
+    def _check_values(self, joins: list[Join], most: int) -> None:
+        """Leaves to values for all samples what holds for more of them, too: two or three may all count in a mean of some (of the valid
+        ones, of the hardest half), or one part of them have none that does. Raises NoMean."""
+        values = [(index, join) for index, join in enumerate(joins) if type(join) is WeightedSum]
+        for rows in self._runs.many_rows(most) if values else ():
+            seen = self._runs.compare(rows)
+            for index, join in values:
+                if seen.random or not seen.holds_value(index):
+                    continue
+                join.names = [one.name for one in seen.holding(self._runs.reductions.named(join.names), index)]
+                if not join.names:
+                    raise NoMean
 
     def _joins(self, rows: list[int]) -> list[Join]:
         seen = self._runs.compare(rows)

@@ -146,7 +146,7 @@ class Plan:
         check = self._equivalence(tree, leaves, dims)
         # (modules that communicate would wait for ranks that have nothing to cut)
         self._without_cudnn = self.keeps_last() and check.redraws().without_cudnn(self.modules)
-        self.joins, self.differentiable, self.reentrant = check.found()
+        self.joins, self.differentiable, self.reentrant = check.found(self._context.micro)
         if self._without_cudnn:
             self._context.warn("cudnn")
 

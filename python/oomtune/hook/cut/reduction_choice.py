@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .comparison import NO_MEAN
 from .constant_weights import redrawn
 from .reductions import disagreement
-from .refusal import Unreduced
+from .refusal import NoMean
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class ReductionChoice:
                 with redrawn(self._torch, self._runs.parameters):
                     kept = self._held(candidates, rows)
             if not kept or len(kept) == len(candidates):
-                raise Unreduced(NO_MEAN)
+                raise NoMean
             candidates = kept
             rows = disagreement(candidates, self._parts)
         return [reduction.name for reduction in candidates]
@@ -56,7 +55,7 @@ class ReductionChoice:
             if rows is not None:
                 kept = seen.holding(candidates, self._index)
             if self._runs.ranks.any(rows is not None and not 0 < len(kept) < len(candidates)):
-                raise Unreduced(NO_MEAN)
+                raise NoMean
             candidates = kept
             rows = disagreement(candidates, self._parts)
         return [reduction.name for reduction in candidates]

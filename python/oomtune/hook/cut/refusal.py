@@ -32,6 +32,13 @@ class Unreduced(Uncuttable):
     elsewhere = False
 
 
+class NoMean(Unreduced):
+    """Such a value is neither a mean nor a sum over the samples or their tokens."""
+
+    def __init__(self) -> None:
+        super().__init__("it returns a value that is neither a mean nor a sum over its samples or their tokens")
+
+
 class LeavesOnWeights(Uncuttable):
     """Its backward pass leaves something on its weights besides their gradients, which micro-batches do not add up."""
 

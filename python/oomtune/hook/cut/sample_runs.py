@@ -13,7 +13,7 @@ from .state import fails_on_fewer, stateless
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Callable, Iterator
 
     from ..types import Leaves, Tensor, Torch, Tree
     from .batch_dims import BatchDims
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .sandbox import Sandbox
 
 
+#: As many samples, in so many different choices, show of what kind a value for all of them is.
+MANY, CHOICES = 31, 3
 #: Random draws for each of which an output has to join in the same way: as many tokens are masked in each sample by chance now and then.
 TURNS = 6
 
@@ -86,6 +88,13 @@ class SampleRuns:
             found += [int(figures.argmin()), int(figures.argmax())]
         rows = list(dict.fromkeys([*found, *range(self.dims.count)]))
         return sorted(rows[:most])
+
+    def many_rows(self, most: int) -> Iterator[list[int]]:
+        """Choices of more samples than three, spread over the batch; none where a micro-batch may have no more than `most`."""
+        count = min(MANY, most, self.dims.count)
+        for choice in range(CHOICES if count > 3 else 0):
+            first = (self.dims.count - 1) * choice // (CHOICES * count)
+            yield [first + (self.dims.count - 1 - first) * place // (count - 1) for place in range(count)]
 
     def inputs(self, rows: list[int], grad: bool = False) -> Leaves:
         found: Leaves = []
