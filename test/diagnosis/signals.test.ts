@@ -313,6 +313,20 @@ describe('a job on the CPU', () => {
     expect((await judged(2000, 'train')).cause).toContain('is larger than the whole budget (1000 B)');
   });
 
+  it('that its machine refuses far less than its budget is told of the machine’s limits', async () => {
+    const log = 'OpenBLAS error: Memory allocation still failed after 10 retries, giving up.\n';
+    const told = (held: number) => {
+      const refusals = budget(100).refusals.map((one) => ({ ...one, by: 'driver' as const, live_bytes: held }));
+      return judge(log, { exitCode: 1, device: 'cpu', ledger: { ...budget(100), refusals } });
+    };
+    const far = await told(50);
+    expect(far).toMatchObject({ class: 'host_oom', certain: true, reason: 'limit', cure: 'none', ambiguous: false });
+    expect(far.cause).toBe('The machine refused it 100 B more while it held 50 B of its budget of 1000 B.');
+    expect(far.advice).toMatch(/ulimit -v.*overcommit.*container/);
+    expect(far.evidence).toContain('OpenBLAS error');
+    expect(await told(600)).toMatchObject({ class: 'device_oom', reason: 'batch', cure: 'smaller' });
+  });
+
   it('that runs out while it loads is not told to load on the CPU', async () => {
     const { reason, advice } = await judged(200, 'load');
     expect(reason).toBe('load');

@@ -3,6 +3,7 @@ import type { Diagnosis } from '../../contract/diagnosis.js';
 import { causeOf, reasonOf, remedyOf, type Scene } from './cause.js';
 import type { Event } from './event.js';
 import { type Figures, mergeFigures, reservedInAll } from './figures.js';
+import { LIMITED } from './grounds.js';
 import { phaseOf } from './phase.js';
 import { pictureOf } from './picture.js';
 import { programOf } from './program.js';
@@ -45,7 +46,12 @@ export function describe(verdict: Verdict, contents: LogContents, signals: Signa
   else if (verdict.class === 'ok') describeOk(diagnosis, verdict, advise);
   else {
     diagnosis.cause = verdict.told ? sentence(verdict.told) : (event?.meaning.cause ?? '');
-    advise(event && !verdict.told ? event.meaning.advice : verdict.class);
+    advise(verdict.advice ?? (event && !verdict.told ? event.meaning.advice : verdict.class));
+    if (verdict.advice === LIMITED) {
+      diagnosis.reason = 'limit';
+      diagnosis.cure = 'none';
+      diagnosis.memory = pictureOf(figures, signals);
+    }
     if (verdict.caught) {
       const { line, meaning } = verdict.caught;
       const memory = meaning.class === 'device_oom';

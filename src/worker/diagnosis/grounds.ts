@@ -1,8 +1,9 @@
+import { formatBytes } from '../../common/size.js';
 import { isHost } from '../../contract/device-id.js';
 import type { FailureClass } from '../../contract/failure.js';
 import type { Event } from './event.js';
 import type { Incident } from './incident.js';
-import { lastRefusal, type Signals, wasRefused } from './signals.js';
+import { lastRefusal, type Refusal, type Signals, wasRefused } from './signals.js';
 import type { Meaning } from './signatures.js';
 
 /** What a failure is called, and how surely. */
@@ -11,6 +12,8 @@ export interface Status {
   certain: boolean;
   /** A sentence where the class does not come from an event. */
   told: string | null;
+  /** Key of the advice that goes with the sentence; absent: the class's. */
+  advice?: string;
 }
 
 /** The allocator of the CPU itself: where the CPU is the device, its word is as good as a refusal. */
@@ -64,6 +67,23 @@ const ONEDNN_FAILED: Meaning = {
   certain: false,
   cause: 'oneDNN could not run an operation, though none of the memory that the job asked for was refused.',
 };
+
+/** What ran out is the host's memory beside the budget, where its allocator refused what the budget allowed by far. */
+export function ofMachine(status: Status, signals: Signals): Status {
+  const refusal = lastRefusal(signals);
+  if (status.class !== 'device_oom' || refusal === null || !belowBudget(refusal)) return status;
+  const { size_bytes: asked, live_bytes: held, budget_bytes: budget } = refusal;
+  const told = `the machine refused it ${formatBytes(asked)} more while it held ${formatBytes(held)} of its budget of ${formatBytes(budget)}`;
+  return { class: 'host_oom', certain: true, told, advice: LIMITED };
+}
+
+/** Key of the advice against a limit of the machine. */
+export const LIMITED = 'machine-limit';
+
+/** The host's own allocator refused it, and it would not have come to half of the budget. */
+function belowBudget({ by, device, size_bytes, live_bytes, budget_bytes }: Refusal): boolean {
+  return by === 'driver' && isHost(device) && live_bytes + size_bytes < budget_bytes / 2;
+}
 
 function isDeviceOom({ meaning }: Event): boolean {
   return meaning.class === 'device_oom';

@@ -74,8 +74,10 @@ export function failed(signals: Pick<Signals, 'exitCode' | 'signal'>): boolean |
   return signals.exitCode === null ? null : signals.exitCode !== 0;
 }
 
+export type Refusal = LedgerReading['refusals'][number];
+
 /** A refusal by the budget or the driver, on the device that the job uses. */
-export function lastRefusal(signals: Signals): LedgerReading['refusals'][number] | null {
+export function lastRefusal(signals: Signals): Refusal | null {
   return signals.ledger?.refusals.at(-1) ?? null;
 }
 

@@ -2,7 +2,7 @@ import { formatBytes } from '../../common/size.js';
 import { isHost } from '../../contract/device-id.js';
 import { canonical } from './canonical.js';
 import type { Event } from './event.js';
-import { grounded, groundedEvent, judged, type Status } from './grounds.js';
+import { grounded, groundedEvent, judged, ofMachine, type Status } from './grounds.js';
 import { goesOn, type Incident, incidents, isConsequence, isDefault, ROLES, roleOf } from './incident.js';
 import { outlive } from './outlive.js';
 import { rankOf } from './prefix.js';
@@ -33,7 +33,7 @@ export function judge(contents: LogContents, signals: Signals, said: Event | nul
   const hook = said && groundedEvent(said, signals);
   const softOoms = all.filter((i) => i.soft && i.event.meaning.class === 'device_oom').map((i) => i.event);
   const verdict = (status: Status, event: Event | null = null, caught: Event | null = null): Verdict => ({
-    ...status,
+    ...ofMachine(status, signals),
     event,
     caught,
     softOoms: softOoms.filter((soft) => soft !== event),

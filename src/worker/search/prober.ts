@@ -201,7 +201,8 @@ export class Prober {
     }
     // If the hook saw the exception, the exit of the launcher (a shell script goes on after an error) says nothing.
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
-    const verdict = await diagnoseSession(session, end, this.target.kind, await this.target.memory.surroundings());
+    const surroundings = await this.target.memory.surroundings();
+    const verdict = this.#tooLarge(probe, await diagnoseSession(session, end, this.target.kind, surroundings));
     if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
     const evidence = verdict.evidence ?? verdict.class;
     if (verdict.class === 'user_error' && isSecond) return this.#alone(probe, evidence);
@@ -229,6 +230,13 @@ export class Prober {
     if (place === 'loader' && !this.#processes.hook.setsVariables) return this.#withVariables(probe);
     this.diagnosis = usesOwnBatch(own as number, probe.micro_batch, verdict, place, atOwn === 'ok');
     return observeDeath(probe, ran, this.diagnosis, exit);
+  }
+
+  /** Where a smaller size fitted, what the machine refuses is too much for this one; else no size helps. */
+  #tooLarge(probe: Probe, verdict: Diagnosis): Diagnosis {
+    const fitted = this.#taken.get(rungName(probe.rung)) ?? Number.POSITIVE_INFINITY;
+    if (verdict.class !== 'host_oom' || verdict.reason !== 'limit' || fitted >= sizeOf(probe)) return verdict;
+    return { ...verdict, class: 'device_oom', cure: 'smaller' };
   }
 
   /** A new fork ran out of memory before its training loop, though a size as large fitted before, so a start has to confirm that. */
