@@ -67,7 +67,7 @@ export class ForegroundRecord {
 
 /** The record's fields after a search. */
 function endOfSearch({ status, failure, config, key }: FindBatchReport): Partial<JobRecord> {
-  const { class: kind, evidence, fields, advice, reason } = failure ?? {};
+  const { class: kind, evidence, fields, advice, cause, reason } = failure ?? {};
   return {
     state: status === 'found' ? 'succeeded' : status,
     key,
@@ -78,7 +78,7 @@ function endOfSearch({ status, failure, config, key }: FindBatchReport): Partial
         : {
             class: kind,
             evidence: evidence ?? null,
-            fields: { ...fields, advice: advice ?? null, reason: reason ?? null },
+            fields: { ...fields, cause: cause ?? null, advice: advice ?? null, reason: reason ?? null },
           },
   };
 }

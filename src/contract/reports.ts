@@ -30,6 +30,8 @@ export const findBatchReport = z.object({
   failure: failure
     .extend({
       advice: z.string().optional(),
+      /** In a sentence what became of it (`It crashed in native code (SIGSEGV).`), where a process of it failed. */
+      cause: z.string().optional(),
       /** `leak`: memory grows with every step, so no size is recommended. `eval`, `save`: the training fits, but not that. */
       reason: z.enum(['leak', 'eval', 'save']).optional(),
     })

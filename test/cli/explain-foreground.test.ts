@@ -59,6 +59,14 @@ describe('explain of a command in the foreground', () => {
     expect(await explain('late')).toMatch(/ran out of time.*, its limit of 1s\.[\s\S]*remedy: Give it more time/);
   });
 
+  it('names the signal that ended a search, as the search itself does', async () => {
+    const crash = 'import torch, os, signal; os.kill(os.getpid(), signal.SIGSEGV)';
+    const search = ['find-batch', '--name', 'crash', '--device', 'cpu', '--budget', '300MiB'];
+    const { stderr } = await oomtune.call([...search, '--', PYTHON, '-c', crash]);
+    expect(stderr).toMatch(/not for want of memory: user_error\. It crashed in native code \(SIGSEGV\)/);
+    expect(await explain('crash')).toMatch(/cause: It crashed in native code \(SIGSEGV\)[\s\S]*remedy: .*faulthandler/);
+  });
+
   it('says of one that was killed that it was', async () => {
     const job = ['--device', 'cpu', '--no-tune', '--', 'sh', '-c', 'sleep 600'];
     const { child, ended } = oomtune.start(['run', '--name', 'killed', ...job]);

@@ -214,6 +214,20 @@ describe('how a job ended', () => {
     expect((await judge('step 1 loss 2\n', { exitCode })).class).toBe(wanted);
   });
 
+  it('is the evidence where no line tells of a failure', async () => {
+    const log = 'step 1 loss 2\nstep 2 error 0.5 loss 1\n';
+    const evidence = async (more: Partial<DiagnoseInput>, text = log) => (await judge(text, more)).evidence;
+    expect(await evidence({ signal: 'SIGSEGV' })).toBe('ended by SIGSEGV');
+    expect(await evidence({ exitCode: 139 })).toBe('ended by SIGSEGV');
+    expect(await evidence({ exitCode: 7 })).toBe('ended with exit code 7');
+    expect(await evidence({ exitCode: 7 }, `${log}no config: giving up, cannot go on\n`)).toContain('cannot go on');
+  });
+
+  it('by a crash in native code is advised to look with faulthandler', async () => {
+    for (const signal of ['SIGSEGV', 'SIGABRT'])
+      expect((await judge('step 1 loss 2\n', { signal })).advice, signal).toContain('python -X faulthandler');
+  });
+
   it('is named, where nothing else tells why', async () => {
     expect((await judge('step 1 loss 2\n', { signal: 'SIGABRT' })).cause).toBe(
       'It was ended by SIGABRT, with no error text.',

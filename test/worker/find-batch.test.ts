@@ -50,15 +50,16 @@ describe('find-batch with real processes', () => {
   });
 
   it.each([
-    ['a shape error', 'shape', 'user_error', 'shapes cannot be multiplied'],
-    ['a kill from outside', 'kill', 'killed', 'SIGKILL'],
-    ['an exit status', 'exit', 'user_error', '7'],
-  ])('never tries %s again with a smaller batch', async (_, fail, failure, evidence) => {
+    ['a shape error', 'shape', 'user_error', 'shapes cannot be multiplied', 'shapes'],
+    ['a kill from outside', 'kill', 'killed', 'SIGKILL', 'SIGKILL'],
+    ['an exit status', 'exit', 'user_error', 'ended with exit code 7', 'exit code 7'],
+  ])('never tries %s again with a smaller batch', async (_, fail, failure, evidence, cause) => {
     const bench = workbench('find-batch', [...flags, '--fail', fail]);
     const report = await findBatch(bench.request, bench.deps);
     expect(report.status).toBe('failed');
     expect(report.failure?.class).toBe(failure);
     expect(report.failure?.evidence).toContain(evidence);
+    expect(report.failure?.cause).toContain(cause);
     expect(report.launches).toBe(1);
     expect(bench.recorded.size).toBe(0);
     await bench.noneLeft();

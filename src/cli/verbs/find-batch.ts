@@ -53,9 +53,11 @@ function notFound(report: FindBatchReport): OomtuneError {
       `${report.failure?.advice ?? 'Give a larger --budget.'}${notes}${evidence}`,
     );
   }
+  const { class: kind = 'unknown', cause = '' } = report.failure ?? {};
+  const what = kind.endsWith('_oom') ? '' : ', and not for want of memory';
   return new OomtuneError(
     'OOMTUNE_JOB_FAILED',
-    `The job failed, and not for want of memory: ${report.failure?.class ?? 'unknown'}.`,
+    `The job failed${what}: ${kind}. ${cause}`.trim(),
     `${report.failure?.advice ?? 'Run the command alone and mend what it says.'}${evidence}${notes}`,
   );
 }

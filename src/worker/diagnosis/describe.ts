@@ -7,8 +7,9 @@ import { LIMITED } from './grounds.js';
 import { phaseOf } from './phase.js';
 import { pictureOf } from './picture.js';
 import { programOf } from './program.js';
+import { readProgress } from './progress.js';
 import type { LogContents } from './reader.js';
-import { lastRefusal, type Signals } from './signals.js';
+import { endWords, failed, lastRefusal, type Signals } from './signals.js';
 import type { Signatures } from './signatures.js';
 import type { Verdict } from './verdict.js';
 
@@ -20,8 +21,8 @@ const SAME_MESSAGE = 14;
 /** The document for a verdict: figures, phase, why, and what helps. */
 export function describe(verdict: Verdict, contents: LogContents, signals: Signals, known: Signatures): Diagnosis {
   const { event } = verdict;
-  // Where no signature knows the error, the last words may still tell a person.
-  const last = event === null && verdict.class === 'user_error' ? lastWords(contents) : null;
+  // Where no signature knows the error, the last words may still tell a person; else the end itself is all there is.
+  const last = event === null && verdict.class === 'user_error' ? lastWords(contents, signals) : null;
   const figures = event ? gather(event, verdict.soft, contents) : {};
   const diagnosis: Diagnosis = {
     class: verdict.class,
@@ -147,9 +148,13 @@ function describeOk(diagnosis: Diagnosis, { softOoms, told, fallback }: Verdict,
 const TELLING = /error|fatal|fail|cannot|can't|could not|unable|invalid|denied|not found|missing|refused|panic|abort/i;
 const LAUNCHER = /^(?:wandb|make|srun|slurmstepd)(?:\[\d+\])?: /;
 
-/** The last line that speaks of a failure, else the last line. */
-function lastWords({ lastWords: words }: LogContents): LogContents['lastWords'][number] | null {
-  return words.findLast(({ text }) => TELLING.test(text) && !LAUNCHER.test(text)) ?? words.at(-1) ?? null;
+/** The last line that speaks of a failure, else how it ended; of a log alone the last line. */
+function lastWords({ lastWords: words }: LogContents, signals: Signals): { text: string; line: number | null } | null {
+  const telling = words.findLast(
+    ({ text, said }) => TELLING.test(text) && !LAUNCHER.test(text) && readProgress(said) === null,
+  );
+  if (telling) return telling;
+  return failed(signals) === null ? (words.at(-1) ?? null) : { text: endWords(signals), line: null };
 }
 
 /** The event's own figures, and what other messages of the same failure and process add. */

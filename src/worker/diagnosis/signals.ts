@@ -69,6 +69,12 @@ export function endSignal(signals: Pick<Signals, 'exitCode' | 'signal'>): string
   return code > 128 && code < 160 ? (NUMBERS[code - 128] ?? null) : null;
 }
 
+/** How it ended: `ended by SIGSEGV`, `ended with exit code 7`. */
+export function endWords(signals: Pick<Signals, 'exitCode' | 'signal'>): string {
+  const signal = endSignal(signals);
+  return signal === null ? `ended with exit code ${signals.exitCode}` : `ended by ${signal}`;
+}
+
 export function failed(signals: Pick<Signals, 'exitCode' | 'signal'>): boolean | null {
   if (signals.signal) return true;
   return signals.exitCode === null ? null : signals.exitCode !== 0;

@@ -79,7 +79,13 @@ export function judge(contents: LogContents, signals: Signals, said: Event | nul
     }
     const how =
       signals.exitCode === null ? `was ended by ${endSignal(signals)}` : `ended with exit code ${signals.exitCode}`;
-    return verdict({ class: 'user_error', certain: false, told: `it ${how}, with no error text` });
+    const aborted = endSignal(signals) === 'SIGABRT';
+    return verdict({
+      class: 'user_error',
+      certain: false,
+      told: `it ${how}, with no error text`,
+      ...(aborted ? { advice: 'crash' } : {}),
+    });
   }
   const { role } = chosen.event.meaning;
   // Slurm tells a cancelled step SIGTERM, and says so.
@@ -252,7 +258,7 @@ function statusOf(signals: Signals): Status | null {
     return { class: 'device_oom', certain: isHost(signals.device), told: crashSentence(signals, signal) };
   }
   if (signal && CRASHES.has(signal)) {
-    return { class: 'user_error', certain: true, told: `it crashed in native code (${signal})` };
+    return { class: 'user_error', certain: true, told: `it crashed in native code (${signal})`, advice: 'crash' };
   }
   if (signals.exitCode === 124 && !signals.signal)
     return { class: 'timeout', certain: true, told: 'it ran past its time limit (exit code 124)' };

@@ -96,7 +96,8 @@ function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): Non
     };
   }
   const { failure, evidence } = action as Extract<typeof action, { type: 'failed' }>;
-  return { class: failure, evidence, fields: diagnosis?.fields ?? {}, advice: diagnosis?.advice };
+  const { fields = {}, advice, cause } = diagnosis ?? {};
+  return { class: failure, evidence, fields, advice, cause };
 }
 
 /** The recommendation of a found answer. `now`: ISO 8601. */
