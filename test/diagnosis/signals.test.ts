@@ -179,6 +179,34 @@ describe("the hook's exception", () => {
   });
 });
 
+describe('an error in the hook', () => {
+  const script = 'File "/home/ann/train.py", line 3, in <module>\n    loss.backward()';
+  const hook = '/opt/oomtune/python/oomtune/hook';
+  const judged = async (...frames: string[]) => {
+    const log = `Traceback (most recent call last):\n  ${[script, ...frames].join('\n  ')}\nImportError: no name 'x'\n`;
+    return (await judge(log, { exitCode: 1 })).advice;
+  };
+
+  it('is a fault in oomtune where it was raised there', async () => {
+    const frame = `File "${hook}/cut/inputs.py", line 9, in outermost\n    from torch.utils import x`;
+    expect(await judged(frame)).toMatch(/Report it.*--preset none/);
+    expect(await judged(frame, 'File "<frozen importlib._bootstrap>", line 1176, in _find_and_load')).toMatch(
+      /^Report/,
+    );
+    expect(await judged(frame, 'File "/usr/lib/python3.11/ast.py", line 50, in parse\n    return compile()')).toMatch(
+      /^Report/,
+    );
+  });
+
+  it('is the program’s where it only passed through, or is of a library that was called', async () => {
+    const passed = `File "${hook}/watch/backward.py", line 9, in backward\n    return original(*args, **kwargs)`;
+    const frame = `File "${hook}/cut/inputs.py", line 9, in outermost\n    self.run(batch)`;
+    const library = 'File "/venv/lib/python3.11/site-packages/torch/x.py", line 5, in x\n    import y';
+    for (const frames of [[passed], [frame, library], [frame, script]])
+      expect(await judged(...frames)).toMatch(/^Correct/);
+  });
+});
+
 describe('how a job ended', () => {
   it('says host memory only with the kernel for a witness', async () => {
     expect((await judge('', { signal: 'SIGKILL' })).class).toBe('killed');

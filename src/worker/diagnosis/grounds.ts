@@ -5,6 +5,7 @@ import type { Event } from './event.js';
 import type { Incident } from './incident.js';
 import { lastRefusal, type Refusal, type Signals, wasRefused } from './signals.js';
 import type { Meaning } from './signatures.js';
+import { isOfHook } from './traceback.js';
 
 /** What a failure is called, and how surely. */
 export interface Status {
@@ -46,11 +47,21 @@ export function grounded(incident: Incident, signals: Signals): Incident {
 
 /** The same for one event. */
 export function groundedEvent(event: Event, signals: Signals): Event {
+  if (event.meaning.class === 'user_error' && event.traceback && isOfHook(event.traceback))
+    return { ...event, meaning: { ...OF_HOOK, role: event.meaning.role } };
   if (!refusedNothing(signals)) return event;
   if (event.id === ONEDNN && signals.ledger) return { ...event, meaning: ONEDNN_FAILED };
   if (!isDeviceOom(event) || event.id === CPU_ALLOCATOR) return event;
   return { ...event, meaning: event.traceback ? RAISED_ON_CPU : SAID_ON_CPU };
 }
+
+const OF_HOOK: Meaning = {
+  class: 'user_error',
+  role: 'fatal',
+  certain: true,
+  cause: "The error was raised in oomtune's own hook: most likely it is a fault in oomtune, not in the program.",
+  advice: 'own-fault',
+};
 
 const RAISED_ON_CPU: Meaning = {
   class: 'user_error',

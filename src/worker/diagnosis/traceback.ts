@@ -258,6 +258,17 @@ export function opens(text: string): boolean {
   return text.includes(HEADER) || FRAME.test(text) || RECORD.test(text);
 }
 
+const STANDARD = /^<|[\\/]lib(?:64)?[\\/]python\d[^\\/]*[\\/](?!(?:site|dist)-packages[\\/])/;
+const HOOK = /[\\/]oomtune[\\/]hook[\\/]/;
+/** A call that the hook only passes on, or an error that it raises on purpose. */
+const PASSED_ON = /\*\w*(?:args|kwargs)\b|\boriginal\w*\(|\bnext\(|^raise\b/;
+
+/** Raised by oomtune's hook itself, and not by what it was called for: errors of the program pass through it, too. */
+export function isOfHook({ frames }: Traceback): boolean {
+  const frame = frames.findLast(({ file }) => !STANDARD.test(file));
+  return frame !== undefined && HOOK.test(frame.file) && frame.source !== '' && !PASSED_ON.test(frame.source);
+}
+
 /** A line that can be the middle of a message: no traceback, exception or record begins in it. */
 export function isProse(text: string): boolean {
   if (text.trim() === '' || opens(text)) return false;
