@@ -229,6 +229,15 @@ describe('how a job ended', () => {
   });
 
   it.each([
+    ['SIGKILL', /kernel for want of host memory/],
+    ['SIGTERM', /^(?!.*kernel).*preemption.*checkpoints/],
+    ['SIGHUP', /oomtune submit.*nohup/],
+    ['SIGXCPU', /ulimit -t/],
+  ])('by %s has a remedy of its own', async (signal, advice) => {
+    expect((await judge('step 1 loss 2\n', { signal })).advice).toMatch(advice);
+  });
+
+  it.each([
     [124, 'timeout'],
     [130, 'cancelled'],
     [137, 'killed'],

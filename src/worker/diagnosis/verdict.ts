@@ -247,10 +247,15 @@ function statusOf(signals: Signals): Status | null {
       told: 'the kernel killed one of its processes: the host ran out of memory',
     };
   }
-  if (signal === 'SIGTERM') return { class: 'killed', certain: true, told: 'it was told to end (SIGTERM)' };
-  if (signal === 'SIGHUP') return { class: 'killed', certain: true, told: 'its terminal went away (SIGHUP)' };
+  if (signal === 'SIGTERM')
+    return { class: 'killed', certain: true, told: 'it was told to end (SIGTERM)', advice: 'terminated' };
+  if (signal === 'SIGHUP')
+    return { class: 'killed', certain: true, told: 'its terminal went away (SIGHUP)', advice: 'hung-up' };
   if (signal === 'SIGINT') return { class: 'cancelled', certain: true, told: 'it was interrupted (SIGINT)' };
-  if (signal === 'SIGXCPU') return { class: 'timeout', certain: true, told: 'it used up its processor time (SIGXCPU)' };
+  if (signal === 'SIGXCPU') {
+    const told = 'it used up its processor time (SIGXCPU)';
+    return { class: 'timeout', certain: true, told, advice: 'processor-time' };
+  }
   if (signal === 'SIGBUS')
     return { class: 'shm', certain: false, told: 'bus error (SIGBUS): usually /dev/shm is full' };
   if (signal && CRASHES.has(signal) && wasRefused(signals)) {
