@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { HookException } from '../../src/contract/hook.js';
 import type { LedgerReading } from '../../src/contract/launch.js';
 import { type DiagnoseInput, diagnose } from '../../src/worker/diagnosis/index.js';
 
@@ -351,7 +352,7 @@ describe('a job on the CPU', () => {
     ],
     blind: false,
   });
-  const judged = (size: number, phase: 'train' | 'load') =>
+  const judged = (size: number, phase: HookException['phase']) =>
     judge(traceback('MemoryError'), {
       exitCode: 1,
       device: 'cpu',
@@ -383,5 +384,16 @@ describe('a job on the CPU', () => {
     expect(reason).toBe('load');
     expect(advice).toMatch(/memory-mapped.*--budget/);
     expect(advice).not.toContain('on the CPU');
+  });
+
+  it.each([
+    ['eval', /no_grad.*sums of its outputs/],
+    ['save', /to a file rather than to memory \(BytesIO\), and in parts/],
+    ['after', /in parts/],
+  ] as const)('that runs out in phase %s is not told to move anything to the CPU', async (phase, remedy) => {
+    const { reason, advice } = await judged(200, phase);
+    expect(reason).toBe(phase);
+    expect(advice).toMatch(remedy);
+    expect(advice).not.toMatch(/CPU|cpu/);
   });
 });

@@ -157,10 +157,13 @@ const REMEDIES: Record<MemoryReason, Remedy> = {
   batch: { advice: 'smaller-batch', cure: 'smaller' },
 };
 
+/** Reasons against which the host's memory helps, unless that is what ran out. */
+const TO_HOST = new Set<MemoryReason>(['load', 'eval', 'save', 'after']);
+
 /** What helps against it. */
 export function remedyOf(reason: MemoryReason, { allowed, host }: Scene): Remedy {
   // Nothing that the job does explains it: perhaps what held the memory is gone.
   if (reason === 'limit' && allowed === null) return { advice: 'not-full', cure: 'wait' };
-  if (reason === 'load' && host) return { ...REMEDIES.load, advice: 'load-host' };
-  return REMEDIES[reason];
+  const remedy = REMEDIES[reason];
+  return host && TO_HOST.has(reason) ? { ...remedy, advice: `${remedy.advice}-host` } : remedy;
 }
