@@ -147,7 +147,7 @@ function fill(detail, row) {
         : `${Math.floor(100 * partDone(row))} % of the ${span(row.expected_s)} that it took before`,
     ],
   ].map((words) => words.filter(Boolean).join(' · '));
-  const texts = [row.reason, row.evidence].filter(Boolean).map(clean);
+  const texts = [...new Set([row.reason, row.evidence])].filter(Boolean).map(clean);
   const shown = JSON.stringify([lines, texts]);
   if (detail.dataset.shown === shown) return;
   detail.dataset.shown = shown;

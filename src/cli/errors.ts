@@ -54,6 +54,22 @@ export function nothingFits(failure: { class?: string; reason?: unknown; cure?: 
     : 'Nothing fits, even the smallest batch with every allowed knob.';
 }
 
+/** The evidence, where it is not in what was said already; null: it is, or there is none. */
+export function unsaid(
+  evidence: string | null | undefined,
+  ...said: (string | number | null | undefined)[]
+): string | null {
+  if (!evidence) return null;
+  const words = evidence.replace(/\.$/, '').toLowerCase();
+  return said.some((text) =>
+    String(text ?? '')
+      .toLowerCase()
+      .includes(words),
+  )
+    ? null
+    : evidence;
+}
+
 /** Shows every error: sentence, remedy and code; with `--json` the document, on stdout. */
 export function renderError(error: OomtuneError, out: Output): void {
   if (out.json) {

@@ -8,7 +8,7 @@ import { rungName, sameRung } from '../contract/rung.js';
 import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
-import { nothingFits } from './errors.js';
+import { nothingFits, unsaid } from './errors.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
@@ -204,9 +204,10 @@ function ending(job: JobRecord, paint: Paint): string {
   const when = job.ended_at ? ` ${ago(job.ended_at)}` : '';
   const detail = (name: string, value: number | string | null | undefined): string =>
     value ? `\n  ${paint('dim', `${name}:`)} ${oneLine(String(value))}` : '';
-  const cause = detail('cause', job.failure?.fields.cause);
-  const evidence = detail('evidence', job.failure?.evidence);
-  const advice = detail('remedy', job.failure?.fields.advice);
+  const said = job.failure?.fields;
+  const cause = detail('cause', said?.cause);
+  const evidence = detail('evidence', unsaid(job.failure?.evidence, job.reason, said?.cause, said?.advice));
+  const advice = detail('remedy', said?.advice);
   const why = job.reason ? ` ${job.reason}` : '';
   const limit = job.options.timeSeconds ? `, its limit of ${formatSpan(job.options.timeSeconds)}` : '';
   const how = job.failure?.class ?? (job.exit_code === null ? null : `exit code ${job.exit_code}`);

@@ -16,6 +16,27 @@ it('says that a running job stands still, and why, once', () => {
   expect(explain({ ...paused, reason: 'waits for its turn', sharing }).match(/waits for its turn/g)).toHaveLength(1);
 });
 
+it('shows no evidence that says only what was said', () => {
+  const failed = (reason: string | null, evidence: string, fields: Record<string, string>) =>
+    explain({ state: 'failed', ended_at: now, reason, failure: { class: 'killed', evidence, fields } });
+  const cause = 'It was told to end (SIGTERM).';
+  expect(failed(null, cause, { cause })).toMatch(/cause: It was told to end/);
+  expect(failed(null, cause, { cause })).not.toContain('evidence');
+  expect(failed('Exec format error', 'Exec format error', {})).not.toContain('evidence');
+  expect(
+    failed(null, 'ended with exit code 7', { cause: 'It ended with exit code 7, with no error text.' }),
+  ).not.toContain('evidence');
+  expect(failed(null, 'KeyError: 1', { cause })).toContain('evidence: KeyError: 1');
+  const late = {
+    class: 'timeout',
+    evidence: 'It ran past its time limit.',
+    fields: { cause: 'It ran past its time limit.' },
+  };
+  expect(
+    explain({ state: 'timeout', ended_at: now, reason: null, failure: late as JobRecord['failure'] }),
+  ).not.toContain('evidence');
+});
+
 it('tells the time limit and what helps, and no exit code where there is none', () => {
   const failure = { class: 'timeout', evidence: 'It ran past it.', fields: { advice: 'Give it more.' } } as const;
   const late = {

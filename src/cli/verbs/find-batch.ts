@@ -1,7 +1,7 @@
 import { extname } from 'node:path';
 import { OomtuneError, usageError } from '../../common/errors.js';
 import type { FindBatchReport, MemoryReport } from '../../contract/reports.js';
-import { codeOfMisfit, interrupted, nothingFits, renderError } from '../errors.js';
+import { codeOfMisfit, interrupted, nothingFits, renderError, unsaid } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions, toKnob } from '../job-options.js';
 import type { Verb } from '../verb.js';
@@ -41,24 +41,25 @@ export default (async ({ options, command }, context) => {
 }) satisfies Verb;
 
 function notFound(report: FindBatchReport): OomtuneError {
-  const evidence = report.failure?.evidence ? `\nEvidence: ${report.failure.evidence}` : '';
+  const { class: kind = 'unknown', cause = '', evidence, advice } = report.failure ?? {};
   const notes = (report.notes ?? [])
-    .filter((note) => note !== report.failure?.evidence)
+    .filter((note) => note !== evidence)
     .map((note) => `\n${note}`)
     .join('');
+  const proof = unsaid(evidence, cause, advice, notes);
+  const shown = proof === null ? '' : `\nEvidence: ${proof}`;
   if (report.status === 'exhausted') {
     return new OomtuneError(
       codeOfMisfit(report.failure?.reason),
       nothingFits(report.failure),
-      `${report.failure?.advice ?? 'Give a larger --budget.'}${notes}${evidence}`,
+      `${advice ?? 'Give a larger --budget.'}${notes}${shown}`,
     );
   }
-  const { class: kind = 'unknown', cause = '' } = report.failure ?? {};
   const what = kind.endsWith('_oom') ? '' : ', and not for want of memory';
   return new OomtuneError(
     'OOMTUNE_JOB_FAILED',
     `The job failed${what}: ${kind}. ${cause}`.trim(),
-    `${report.failure?.advice ?? 'Run the command alone and mend what it says.'}${evidence}${notes}`,
+    `${advice ?? 'Run the command alone and mend what it says.'}${shown}${notes}`,
   );
 }
 

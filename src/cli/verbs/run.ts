@@ -3,7 +3,7 @@ import { type ErrorCode, OomtuneError, usageError } from '../../common/errors.js
 import { formatSpan } from '../../common/span.js';
 import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
-import { codeOfMisfit, interrupted, nothingFits, renderError } from '../errors.js';
+import { codeOfMisfit, interrupted, nothingFits, renderError, unsaid } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
@@ -57,8 +57,9 @@ function codeOf(report: RunReport, timeSeconds: number | null | undefined, conte
 
   /** Said on stderr even with --json: stdout has been the job's. */
   function tell(code: ErrorCode, message: string): number {
-    const evidence = failure?.evidence ? `\nEvidence: ${failure.evidence}` : '';
-    const error = new OomtuneError(code, message, `${failure?.advice || 'Its output says why.'}${evidence}`);
+    const remedy = failure?.advice || 'Its output says why.';
+    const evidence = unsaid(failure?.evidence, message, remedy);
+    const error = new OomtuneError(code, message, evidence === null ? remedy : `${remedy}\nEvidence: ${evidence}`);
     renderError(error, { ...context.out, json: false });
     if (report.launches > 0) context.out.note(`\`oomtune explain ${report.job}\` tells more.`);
     return error.exitCode;
