@@ -323,6 +323,18 @@ describe('who held the memory', () => {
   });
 });
 
+describe('a file system that is read only', () => {
+  it('is told as that, and what libraries get on without is not', async () => {
+    const read = "OSError: [Errno 30] Read-only file system: 'out.txt'";
+    const d = await judge(traceback(read), { exitCode: 1 });
+    expect(d).toMatchObject({ class: 'user_error', signature: 'read-only', evidence: read });
+    expect(d.advice).toContain('mounted');
+    const cache = 'mkdir -p failed for path /.config/matplotlib: [Errno 30] Read-only file system\n';
+    const other = await judge(`${cache}${traceback("KeyError: 'loss'")}`, { exitCode: 1 });
+    expect(other).toMatchObject({ evidence: "KeyError: 'loss'" });
+  });
+});
+
 describe('a log with more errors than are kept', () => {
   it.each([255, 256, 257, 300, 767, 768, 2000])('%i of them, is judged by its last ones', async (count) => {
     const warned = Array.from(
