@@ -1,7 +1,8 @@
-import { accessSync, constants, existsSync, statSync } from 'node:fs';
+import { accessSync, closeSync, constants, existsSync, readSync, statSync } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
 import { OomtuneError } from './errors.js';
 import { isFolder } from './home.js';
+import { openRegular } from './regular-file.js';
 
 /** A program's file, by PATH where its name is no path; null when there is none. */
 export function findExecutable(name: string, { PATH = '' }: NodeJS.ProcessEnv): string | null {
@@ -36,7 +37,9 @@ export function findCommand(name: string, env: Record<string, string>, cwd: stri
     ? new OomtuneError(
         'OOMTUNE_COMMAND_MISSING',
         `The command ${present} is not executable.`,
-        `Make it so with \`chmod +x\`, or name its interpreter first: python ${name} …`,
+        startable(present)
+          ? `Make it so with \`chmod +x\`, or name its interpreter first: ${interpreterOf(name)} ${name} …`
+          : `Name its interpreter first: ${interpreterOf(name)} ${name} … It has none in its first line (#!), so \`chmod +x\` alone would not do.`,
       )
     : new OomtuneError(
         'OOMTUNE_COMMAND_MISSING',
@@ -44,6 +47,21 @@ export function findCommand(name: string, env: Record<string, string>, cwd: stri
         remedyFor(name, cwd),
       );
 }
+
+/** A program, a script whose first line names its interpreter, or what cannot be looked into. */
+function startable(path: string): boolean {
+  const file = openRegular(path);
+  if (file === null) return true;
+  const begin = Buffer.alloc(4);
+  try {
+    readSync(file.fd, begin);
+  } finally {
+    closeSync(file.fd);
+  }
+  return /^(?:\x7fELF|#!)/.test(begin.toString('latin1'));
+}
+
+const interpreterOf = (name: string): string => (/\.py$/.test(name) ? 'python' : 'bash');
 
 const BUILTINS = /^(?:cd|export|source|\.|ulimit|module)$/;
 
@@ -55,6 +73,7 @@ function remedyFor(name: string, cwd: string): string {
     return `Only a shell knows "${first}": -- bash -c '${first} …; COMMAND…'. For another folder there is --cwd.`;
   if (rest.length > 0) return `The command is one word with blanks in it. Leave its quotes out: -- ${name.trim()}`;
   if (!name.includes('/') && existsSync(resolve(cwd, name)) && !isFolder(resolve(cwd, name)))
-    return `It is a file of this folder. Name its interpreter first, or its folder: ${/\.py$/.test(name) ? 'python' : 'bash'} ${name}, ./${name}.`;
-  return 'Check the spelling, and whether the environment that has it is active.';
+    return `It is a file of this folder. Name its interpreter first, or its folder: ${interpreterOf(name)} ${name}, ./${name}.`;
+  const alias = name.includes('/') ? '' : ' For an alias of your shell write out what it stands for.';
+  return `Check the spelling, and whether the environment that has it is active.${alias}`;
 }

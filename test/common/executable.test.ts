@@ -10,6 +10,7 @@ const env = { PATH: '/usr/bin:/bin' };
 writeFileSync(join(folder, 'train.py'), 'print()');
 writeFileSync(join(folder, 'go'), '#!/bin/sh');
 chmodSync(join(folder, 'go'), 0o755);
+writeFileSync(join(folder, 'stop'), '#!/bin/sh');
 afterAll(() => rmSync(folder, { recursive: true }));
 
 function refusal(name: string): OomtuneError {
@@ -33,9 +34,15 @@ it.each([
   ['what only a shell knows', 'cd', "bash -c 'cd"],
   ['a script without its interpreter', 'train.py', 'python train.py'],
   ['one that may not be executed', './train.py', 'python ./train.py'],
+  ['one that would be able to', './stop', 'chmod +x'],
   ['a folder', '/etc', 'Name the program'],
   ['anything else', 'trian', 'Check the spelling'],
+  ['an alias', 'll', 'For an alias of your shell write out what it stands for.'],
 ])('says what to write in the place of %s', (_, name, remedy) => {
   expect(refusal(name)).toMatchObject({ code: 'OOMTUNE_COMMAND_MISSING' });
   expect(refusal(name).remedy).toContain(remedy);
+});
+
+it('advises no chmod alone for a script that names no interpreter', () => {
+  expect(refusal('./train.py').remedy).toMatch(/^Name its interpreter first: python .*chmod \+x` alone would not do/);
 });
