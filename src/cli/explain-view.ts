@@ -9,6 +9,7 @@ import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
 import { nothingFits, unsaid } from './errors.js';
+import { askedWords } from './explain-facts.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
@@ -39,6 +40,8 @@ export function explainJob(
   const recommendation = plain(recorded);
   const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
   lines.push(opening(job, came));
+  const budget = jobBudget(job, recommendation, trace?.budget_bytes ?? null);
+  if (!isHidden(job)) lines.push(askedWords(job, budget));
   const inSlurm = slurmText(job);
   if (inSlurm !== null) lines.push(`In Slurm it is ${inSlurm}; its script is ${job.slurm?.script}.`);
   const seen = job.journal.map((one) => asRecord(one));
@@ -71,7 +74,6 @@ export function explainJob(
   if (shared !== null) lines.push('', shared);
   const runs = job.launches.filter((launch) => launch.purpose === 'run');
   if (runs.length > 1) lines.push('', ...relaunches(runs));
-  const budget = jobBudget(job, recommendation, trace?.budget_bytes ?? null);
   const memory = jobMemory(job, budget) ?? recommendation?.memory;
   if (memory) lines.push('', ...filled(memory, budget, paint));
   const overTime = trace === null ? [] : memoryOverTime(job, trace, paint);

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { failure } from './failure.js';
-import { absolute, command, count, jobId, text, time, whole, word } from './fields.js';
+import { absolute, bytes, command, count, jobId, text, time, whole, word } from './fields.js';
 import { observation, probeRecord } from './measurement.js';
 import { jobOptions } from './options.js';
 import { rehearsal } from './rehearsal.js';
@@ -77,6 +77,8 @@ export const jobRecord = z.object({
   config: config.nullable(),
   /** Where the run's batches are cut into micro-batches; null or absent: they are not. */
   cut: cut.nullish(),
+  /** Its budget on one device; null or absent: nothing was launched, or by a version that did not note it. */
+  budget_bytes: bytes.nullish(),
   /** Key of the recommendation that it uses or made. */
   key: text(512).nullable(),
   /** Launch folders in order, on `host`. Written before the launch. */

@@ -39,7 +39,17 @@ export const attachedRun = z.object({ supervisorPid: pid, dir: absolute });
 
 /** What an agent may write into the record of a job that it runs. */
 export const agentPatch = jobRecord
-  .pick({ launches: true, journal: true, devices: true, config: true, cut: true, key: true, reason: true, host: true })
+  .pick({
+    launches: true,
+    journal: true,
+    devices: true,
+    config: true,
+    cut: true,
+    budget_bytes: true,
+    key: true,
+    reason: true,
+    host: true,
+  })
   .extend({ state: z.enum(['searching', 'running']), started_at: jobRecord.shape.started_at })
   .partial();
 

@@ -195,6 +195,11 @@ export const verbDocuments = {
   edit: jobs,
   explain: statusEntry.extend({
     schema,
+    folder: z.string(),
+    /** The options that it was given, as words of the command line; of variables only the names. */
+    options: strings,
+    /** On one device; null: it is not known. */
+    budget_bytes: bytes.nullable(),
     launches: jobRecord.shape.launches,
     probes: z.array(probeRecord),
     recommendation: recommendation.nullable(),

@@ -154,6 +154,7 @@ export class JobStore extends JobReader {
       host: null,
       devices: [],
       config: null,
+      budget_bytes: null,
       launches: [],
       journal: [],
       started_at: null,

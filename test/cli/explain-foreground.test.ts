@@ -33,10 +33,16 @@ describe('explain of a command in the foreground', () => {
     const latest = await explain();
     expect(latest).toContain(id);
     expect(latest).toContain('It was called in the foreground');
+    expect(latest).toContain('its budget 1 MiB and its options `--device cpu --budget 1MiB`.');
     expect(latest).toMatch(/Nothing fits, even the smallest batch[\s\S]*remedy: Give a larger --budget/);
     expect(await explain('train')).toContain(id);
     const { stdout } = await oomtune.call(['explain', id, '--json']);
     expect(JSON.parse(stdout)).toMatchObject({ job: id, state: 'exhausted', failure: { class: 'device_oom' } });
+    expect(JSON.parse(stdout)).toMatchObject({
+      folder: oomtune.home,
+      options: ['--device', 'cpu', '--budget', '1MiB'],
+      budget_bytes: 2 ** 20,
+    });
 
     const failed = await run(7, '--no-tune');
     expect(failed.code).toBe(7);

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { explainJob } from '../../src/cli/explain-view.js';
-import type { JobRecord } from '../../src/contract/job.js';
+import { HIDDEN, type JobRecord } from '../../src/contract/job.js';
 import { job, options } from '../store/samples.js';
 
 const explain = (changes: Partial<JobRecord>) =>
@@ -51,4 +51,14 @@ it('tells the time limit and what helps, and no exit code where there is none', 
     /It failed .* ago\. It was killed\./,
   );
   expect(explain({ state: 'failed', ended_at: now, reason: null, exit_code: 3 })).toContain(': exit code 3.');
+});
+
+it('tells the folder, the budget and the options that were given', () => {
+  expect(explain({ options: options({ effectiveBatch: 64, retries: 2, preset: 'auto' }) })).toContain(
+    'Its folder is /tmp, its budget 200 MiB and its options `--device cpu --budget 200MiB --effective-batch 64 --no-tune`.',
+  );
+  const plain = options({ device: null, budget: null, preset: 'auto', tune: true, retries: 2 });
+  expect(explain({ options: plain })).toContain('Its folder is /tmp.');
+  expect(explain({ options: plain, budget_bytes: 2 ** 30 })).toContain('Its folder is /tmp and its budget 1 GiB.');
+  expect(explain({ command: [HIDDEN] })).not.toContain('folder');
 });

@@ -1,5 +1,7 @@
 import type { JobRecord } from '../../contract/job.js';
 import { asRecord } from '../../contract/measurement.js';
+import { givenOptions } from '../../daemon/http/repeat.js';
+import { jobBudget } from '../../worker/memory/memory-report.js';
 import type { Context } from '../context.js';
 import { explainJob, explainRecommendation } from '../explain-view.js';
 import { foregroundJob } from '../foreground-jobs.js';
@@ -46,7 +48,12 @@ async function explained({ out, store: open }: Context, job: JobRecord, came?: s
   if (out.json) {
     const probes = job.journal.map((seen) => asRecord(seen));
     const overTime = trace && { budget_bytes: trace.budget_bytes, samples: trace.samples };
-    const more = { launches: job.launches, probes, recommendation, memory_over_time: overTime };
+    const asked = {
+      folder: job.options.cwd,
+      options: givenOptions(job.options),
+      budget_bytes: jobBudget(job, recommendation, trace?.budget_bytes ?? null),
+    };
+    const more = { ...asked, launches: job.launches, probes, recommendation, memory_over_time: overTime };
     out.document('explain', { schema: 1, ...statusEntry(job, recommendation), ...more });
   } else {
     out.data(explainJob(job, recommendation, trace, out.paint, came));

@@ -20,9 +20,10 @@ const each =
   (options) =>
     (of(options) ?? []).flatMap((one) => [flag, one]);
 
+const FOLDER = value('--cwd', ({ cwd }) => cwd);
 const WORDS: Words[] = [
   value('--name', ({ name }) => name),
-  value('--cwd', ({ cwd }) => cwd),
+  FOLDER,
   each('--env', ({ env }) => env),
   value('--env-file', ({ envFile }) => envFile),
   value('--device', ({ device }) => device),
@@ -60,6 +61,18 @@ const WORDS: Words[] = [
   ({ resumeArg }) => (resumeArg === null ? [] : [`--resume-arg=${resumeArg}`]),
   value('--retries', ({ retries }) => retries, 2),
 ];
+/** What `submit` has not. */
+const IN_FOREGROUND: Words[] = [
+  switched('--no-tune', ({ tune }) => !tune),
+  switched('--restart', ({ restart }) => restart),
+  switched('--requeue', ({ requeue }) => requeue),
+];
+
+/** The options that a job was given, but for its folder. */
+export function givenOptions(options: JobOptions): string[] {
+  const words = [...WORDS.filter((one) => one !== FOLDER), ...IN_FOREGROUND];
+  return words.flatMap((of) => of(options)).map(String);
+}
 
 /**
  * The command that submits such a job again, with every option that is not as it is without being given. Of variables only

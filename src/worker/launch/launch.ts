@@ -134,7 +134,7 @@ async function open(
   const dir = stateFolder('runs', jobId, folderName(request.epoch, launch));
   const { purpose } = made;
   launches.push({ launch, dir, ...made });
-  await deps.persist({ launches });
+  await deps.persist({ launches, budget_bytes: target.memory.packedBytes ?? target.budgetBytes });
   const isFirstRun = purpose === 'run' && launches.filter((one) => one.purpose === 'run').length === 1;
   const input = isFirstRun ? null : purpose === 'run' ? request.input?.again() : request.input?.file;
   const wishes = await wish(dir, launch);

@@ -61,13 +61,13 @@ export function jobMemory(
   return memoryReport(journal, { ...largest.rung, ...product }, budget);
 }
 
-/** A job's budget in bytes: its ledger's (`seen`), its configuration's, or as written; null: `80%` of an unknown device. */
+/** A job's budget in bytes: its ledger's (`seen`), its record's, its configuration's, or as written; null: `80%` of an unknown device. */
 export function jobBudget(
-  { options }: Pick<JobRecord, 'options'>,
+  { options, budget_bytes: noted }: Pick<JobRecord, 'options' | 'budget_bytes'>,
   found: Pick<Recommendation, 'budget_bytes'> | null,
   seen: number | null,
 ): number | null {
-  return seen ?? found?.budget_bytes ?? writtenBudget(options.budget);
+  return seen ?? noted ?? found?.budget_bytes ?? writtenBudget(options.budget);
 }
 
 function writtenBudget(budget: string | null): number | null {

@@ -1,0 +1,16 @@
+import { formatBytes } from '../common/size.js';
+import type { JobRecord } from '../contract/job.js';
+import { givenOptions } from '../daemon/http/repeat.js';
+import { shellWords } from './words.js';
+
+/** What somebody has to know of a job who was not there: where it ran, and with which budget and options. */
+export function askedWords({ options }: Pick<JobRecord, 'options'>, budget: number | null): string {
+  const given = givenOptions(options);
+  const parts = [
+    `Its folder is ${options.cwd}`,
+    ...(budget === null ? [] : [`its budget ${formatBytes(budget)}`]),
+    ...(given.length === 0 ? [] : [`its options \`${shellWords(given)}\``]),
+  ];
+  const last = parts.pop();
+  return `${parts.length === 0 ? '' : `${parts.join(', ')} and `}${last}.`;
+}
