@@ -1,6 +1,8 @@
 import { formatBytes } from '../common/size.js';
 import type { JobRecord } from '../contract/job.js';
 import { givenOptions } from '../daemon/http/repeat.js';
+import type { Paint } from './output.js';
+import { oneLine } from './table.js';
 import { shellWords } from './words.js';
 
 /** What somebody has to know of a job who was not there: where it ran, and with which budget and options. */
@@ -14,3 +16,7 @@ export function askedWords({ options }: Pick<JobRecord, 'options'>, budget: numb
   const last = parts.pop();
   return `${parts.length === 0 ? '' : `${parts.join(', ')} and `}${last}.`;
 }
+
+/** The notes that were printed meanwhile. */
+export const noted = (notes: readonly string[], paint: Paint): string[] =>
+  notes.map((note) => `${paint('yellow', 'note:')} ${oneLine(note)}`);

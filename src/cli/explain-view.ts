@@ -9,7 +9,7 @@ import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
 import { nothingFits, unsaid } from './errors.js';
-import { askedWords } from './explain-facts.js';
+import { askedWords, noted } from './explain-facts.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
@@ -80,6 +80,7 @@ export function explainJob(
   if (overTime.length > 0) lines.push('', ...overTime);
   const withheld = withheldNote(job.environment);
   if (withheld !== null) lines.push('', withheld);
+  if (job.notes && job.notes.length > 0) lines.push('', ...noted(job.notes, paint));
   if (hasEnded(job)) lines.push('', ending(job, paint));
   return lines.join('\n');
 }

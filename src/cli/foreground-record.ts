@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { writeWhole } from '../common/durable-file.js';
 import { readStat } from '../common/process.js';
 import { ownUser } from '../common/user.js';
-import type { JobRecord } from '../contract/job.js';
+import { type JobRecord, withNote } from '../contract/job.js';
 import type { FindBatchReport, RunReport } from '../contract/reports.js';
 import { configOf } from '../contract/rung.js';
 import { failureOf, outcomeOf } from '../daemon/outcome.js';
@@ -28,6 +28,7 @@ export class ForegroundRecord {
 
   see(event: Progress): void {
     const record = this.#record;
+    if (event.type === 'note') record.notes = [...withNote(record.notes ?? [], event.text)];
     if (event.type === 'device') record.devices = [event.device.id];
     if (event.type === 'lasts') record.config = event.config;
     if (event.type !== 'launch' && event.type !== 'running') return;

@@ -56,6 +56,15 @@ export const sharing = z.object({
 });
 export type Sharing = z.infer<typeof sharing>;
 
+const MOST_NOTES = 32;
+const LONGEST_NOTE = 2000;
+
+/** A record's notes with one more; the same ones where it is among them. */
+export function withNote(notes: readonly string[], note: string): readonly string[] {
+  const kept = note.slice(0, LONGEST_NOTE);
+  return notes.includes(kept) ? notes : [...notes, kept].slice(-MOST_NOTES);
+}
+
 /** A job's record in Redis (`{oomtune}:job:<id>`), which every verb reads. */
 export const jobRecord = z.object({
   schema: z.literal(JOB_SCHEMA),
@@ -96,6 +105,8 @@ export const jobRecord = z.object({
     .max(100_000),
   /** What the tuner was told, in order: replayed after a crash. */
   journal: z.array(observation).max(100_000),
+  /** What people were told meanwhile, the latest of it; null or absent: nothing, or by a version that did not keep it. */
+  notes: z.array(text(LONGEST_NOTE)).max(MOST_NOTES).nullish(),
   /** With `--probe-eval`: what a rehearsal of the job has shown; null or absent: there was none. */
   rehearsal: rehearsal.nullish(),
   submitted_at: time,

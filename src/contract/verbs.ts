@@ -200,6 +200,8 @@ export const verbDocuments = {
     options: strings,
     /** On one device; null: it is not known. */
     budget_bytes: bytes.nullable(),
+    /** What people were told meanwhile, the latest of it. */
+    notes: strings,
     launches: jobRecord.shape.launches,
     probes: z.array(probeRecord),
     recommendation: recommendation.nullable(),

@@ -1,4 +1,4 @@
-import type { JobRecord } from '../contract/job.js';
+import { type JobRecord, withNote } from '../contract/job.js';
 import { isWrongType, type PatchResult, type Restored, retry, type Store, type StoredJob } from '../store/index.js';
 import type { JobBackups } from './job-backups.js';
 
@@ -23,6 +23,7 @@ export class ClaimedRecord {
   /** The reason shown last. */
   reason: string | null;
   lost = false;
+  #notes: readonly string[];
   #unsaid = false;
   #saying = false;
 
@@ -31,6 +32,7 @@ export class ClaimedRecord {
     private readonly claim: Claim,
   ) {
     this.reason = job.reason;
+    this.#notes = job.notes ?? [];
   }
 
   /** Throws ClaimLost: nothing may be launched that the record does not show. */
@@ -116,6 +118,23 @@ export class ClaimedRecord {
     this.repeat();
   }
 
+  /** Adds to its notes, as late as `say`. */
+  note(text: string): void {
+    const notes = withNote(this.#notes, text);
+    if (notes === this.#notes) return;
+    this.#notes = notes;
+    this.repeat();
+  }
+
+  get #noted(): Partial<JobRecord> {
+    return this.#notes.length === 0 ? {} : { notes: [...this.#notes] };
+  }
+
+  /** How the job ended, with what was noted last. */
+  writeEnd(patch: Partial<JobRecord>): Promise<PatchResult> {
+    return this.write({ ...patch, ...this.#noted });
+  }
+
   /** Shows it again, after another daemon wrote that this host is silent. */
   repeat(): void {
     this.#unsaid = true;
@@ -126,7 +145,7 @@ export class ClaimedRecord {
     this.#saying = true;
     while (this.#unsaid) {
       this.#unsaid = false;
-      await this.patch({ reason: this.reason }).catch(() => {}); // who has lost the claim is told of it
+      await this.patch({ reason: this.reason, ...this.#noted }).catch(() => {}); // who has lost the claim is told of it
     }
     this.#saying = false;
   }

@@ -248,7 +248,7 @@ export class Execution {
 
   async #close(patch: Partial<JobRecord>): Promise<ExecutionEnd> {
     this.#closing = true;
-    const result = await this.#claimed.write(patch);
+    const result = await this.#claimed.writeEnd(patch);
     if (result === 'ok') this.#claimed.end();
     else this.#claimed.forget();
     if (!this.record.options.notify) this.#environment.forget(); // else who tells of the end does it

@@ -41,7 +41,15 @@ function fate(job: StoredJob, host: string): { state: 'queued' | 'failed' | 'can
     return { state: 'failed', patch: { reason: null, failure: { class: 'killed', evidence, fields: {} } } };
   }
   const options = runs > 0 ? { ...job.options, retries: left - 1 } : job.options;
-  const anew = { launches: [], journal: [], devices: [], config: null, budget_bytes: null, started_at: null };
+  const anew = {
+    launches: [],
+    journal: [],
+    devices: [],
+    config: null,
+    budget_bytes: null,
+    notes: null,
+    started_at: null,
+  };
   return { state: 'queued', patch: { ...anew, options, reason: `${host} was given up: queued anew` } };
 }
 

@@ -67,7 +67,10 @@ export class WorkRecord {
       const { job, key } = this.claimed.job;
       if (event.record === null) return;
       this.store.events.add({ type: 'probe', job, key, probe: event.record }).catch(() => {});
-    } else if (event.type === 'note') this.log.info({ note: event.text }, 'note');
+    } else if (event.type === 'note') {
+      this.log.info({ note: event.text }, 'note');
+      this.claimed.note(event.text);
+    }
   }
 
   /** The store's recommendations; retries what Redis refuses, as no job should end for it. */

@@ -73,6 +73,17 @@ describe('explain of a command in the foreground', () => {
     expect(await explain('crash')).toMatch(/cause: It crashed in native code \(SIGSEGV\)[\s\S]*remedy: .*faulthandler/);
   });
 
+  it('tells the notes that were printed', async () => {
+    const caught = ['-c', 'try:\n  bytearray(2**29)\nexcept MemoryError:\n  print("caught")'];
+    const options = ['--name', 'noted', '--device', 'cpu', '--budget', '100MiB', '--no-tune'];
+    const { code, stderr } = await oomtune.call(['run', ...options, '--', PYTHON, ...caught]);
+    const [note = ''] = /note: Memory was refused.*/.exec(stderr) ?? [];
+    expect([code, note]).toEqual([0, expect.stringContaining('all the same')]);
+    expect(await explain('noted')).toContain(`\n\n${note}\n`);
+    const { stdout } = await oomtune.call(['explain', 'noted', '--json']);
+    expect(JSON.parse(stdout).notes).toEqual([note.replace('note: ', '')]);
+  });
+
   it('says of one that was killed that it was', async () => {
     const job = ['--device', 'cpu', '--no-tune', '--', 'sh', '-c', 'sleep 600'];
     const { child, ended } = oomtune.start(['run', '--name', 'killed', ...job]);

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { explainJob } from '../../src/cli/explain-view.js';
-import { HIDDEN, type JobRecord } from '../../src/contract/job.js';
+import { HIDDEN, type JobRecord, withNote } from '../../src/contract/job.js';
 import { job, options } from '../store/samples.js';
 
 const explain = (changes: Partial<JobRecord>) =>
@@ -51,6 +51,15 @@ it('tells the time limit and what helps, and no exit code where there is none', 
     /It failed .* ago\. It was killed\./,
   );
   expect(explain({ state: 'failed', ended_at: now, reason: null, exit_code: 3 })).toContain(': exit code 3.');
+});
+
+it('keeps the latest notes, each once and no longer than it may be', () => {
+  const same = withNote(['a'], 'a');
+  expect([same, withNote(same, 'b')]).toEqual([['a'], ['a', 'b']]);
+  const many = Array.from({ length: 40 }, (_, n) => `note ${n}`).reduce<readonly string[]>(withNote, []);
+  expect([many.length, many.at(-1)]).toEqual([32, 'note 39']);
+  expect(withNote([], 'x'.repeat(9000))[0]).toHaveLength(2000);
+  expect(explain({ notes: ['one', 'two\nlines'] })).toMatch(/\n\nnote: one\nnote: two lines$/);
 });
 
 it('tells the folder, the budget and the options that were given', () => {

@@ -161,6 +161,7 @@ test('out of memory late in a submitted job: the record is demoted, and it goes 
   const runs = job.launches.filter((launch) => launch.purpose === 'run');
   expect(runs.length).toBeGreaterThan(1);
   expect(recorded?.known_bad_micro_batch).toBeLessThanOrEqual(runs[0]?.config?.micro_batch as number);
+  expect(job.notes).toContainEqual(expect.stringContaining('resuming'));
   const sizes = runs.map((launch) => launch.config?.micro_batch as number);
   expect([...sizes].sort((a, b) => b - a)).toEqual(sizes);
   expect(new Set(runs.map((launch) => launch.config?.effective_batch)).size).toBe(1);

@@ -53,7 +53,14 @@ async function explained({ out, store: open }: Context, job: JobRecord, came?: s
       options: givenOptions(job.options),
       budget_bytes: jobBudget(job, recommendation, trace?.budget_bytes ?? null),
     };
-    const more = { ...asked, launches: job.launches, probes, recommendation, memory_over_time: overTime };
+    const more = {
+      ...asked,
+      notes: job.notes ?? [],
+      launches: job.launches,
+      probes,
+      recommendation,
+      memory_over_time: overTime,
+    };
     out.document('explain', { schema: 1, ...statusEntry(job, recommendation), ...more });
   } else {
     out.data(explainJob(job, recommendation, trace, out.paint, came));

@@ -48,6 +48,7 @@ export function visibleJob(peer: Peer, job: StoredJob): StoredJob {
     },
     environment: null,
     notification: null,
+    notes: null,
     launches: [],
     journal: [],
   };
