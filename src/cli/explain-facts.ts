@@ -1,5 +1,5 @@
 import { formatBytes } from '../common/size.js';
-import type { JobRecord } from '../contract/job.js';
+import type { JobRecord, JobVersions } from '../contract/job.js';
 import { givenOptions } from '../daemon/http/repeat.js';
 import type { Paint } from './output.js';
 import { oneLine } from './table.js';
@@ -20,3 +20,11 @@ export function askedWords({ options }: Pick<JobRecord, 'options'>, budget: numb
 /** The notes that were printed meanwhile. */
 export const noted = (notes: readonly string[], paint: Paint): string[] =>
   notes.map((note) => `${paint('yellow', 'note:')} ${oneLine(note)}`);
+
+/** `oomtune 0.1.0, Node 24.1.0, Python 3.11.2, torch 2.15.0, NVIDIA H200, driver 570.86`: with what it ran. */
+export function versionWords({ device_model, ...versions }: JobVersions): string {
+  const { oomtune, node, python, torch, driver } = versions;
+  const named = { oomtune, Node: node, Python: python, torch };
+  const told = Object.entries(named).flatMap(([name, version]) => (version === null ? [] : [`${name} ${version}`]));
+  return `${[...told, device_model, ...(driver === null ? [] : [`driver ${driver}`])].join(', ')}.`;
+}

@@ -9,7 +9,7 @@ import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
 import { nothingFits, unsaid } from './errors.js';
-import { askedWords, noted } from './explain-facts.js';
+import { askedWords, noted, versionWords } from './explain-facts.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
@@ -42,6 +42,7 @@ export function explainJob(
   lines.push(opening(job, came));
   const budget = jobBudget(job, recommendation, trace?.budget_bytes ?? null);
   if (!isHidden(job)) lines.push(askedWords(job, budget));
+  if (job.versions) lines.push(versionWords(job.versions));
   const inSlurm = slurmText(job);
   if (inSlurm !== null) lines.push(`In Slurm it is ${inSlurm}; its script is ${job.slurm?.script}.`);
   const seen = job.journal.map((one) => asRecord(one));

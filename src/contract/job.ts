@@ -65,6 +65,17 @@ export function withNote(notes: readonly string[], note: string): readonly strin
   return notes.includes(kept) ? notes : [...notes, kept].slice(-MOST_NOTES);
 }
 
+/** What a job's last launch ran with; null: not told (a program that is no Python), or there is none. */
+export const jobVersions = z.object({
+  oomtune: text(100),
+  node: text(100),
+  python: text(100).nullable(),
+  torch: text(100).nullable(),
+  device_model: text(256),
+  driver: text(100).nullable(),
+});
+export type JobVersions = z.infer<typeof jobVersions>;
+
 /** A job's record in Redis (`{oomtune}:job:<id>`), which every verb reads. */
 export const jobRecord = z.object({
   schema: z.literal(JOB_SCHEMA),
@@ -88,6 +99,8 @@ export const jobRecord = z.object({
   cut: cut.nullish(),
   /** Its budget on one device; null or absent: nothing was launched, or by a version that did not note it. */
   budget_bytes: bytes.nullish(),
+  /** Null or absent: nothing was launched, or by a version that did not note it. */
+  versions: jobVersions.nullish(),
   /** Key of the recommendation that it uses or made. */
   key: text(512).nullable(),
   /** Launch folders in order, on `host`. Written before the launch. */

@@ -46,6 +46,7 @@ export const agentPatch = jobRecord
     config: true,
     cut: true,
     budget_bytes: true,
+    versions: true,
     key: true,
     reason: true,
     host: true,

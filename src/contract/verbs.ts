@@ -4,7 +4,7 @@ import { estimateReport } from './estimate.js';
 import { failure } from './failure.js';
 import { bytes, count, text, time } from './fields.js';
 import { holder } from './holder.js';
-import { jobFacts, jobRecord, sharing } from './job.js';
+import { jobFacts, jobRecord, jobVersions, sharing } from './job.js';
 import { device } from './launch.js';
 import { probeRecord } from './measurement.js';
 import { recommendation } from './recommendation.js';
@@ -200,6 +200,7 @@ export const verbDocuments = {
     options: strings,
     /** On one device; null: it is not known. */
     budget_bytes: bytes.nullable(),
+    versions: jobVersions.nullable(),
     /** What people were told meanwhile, the latest of it. */
     notes: strings,
     launches: jobRecord.shape.launches,

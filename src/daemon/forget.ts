@@ -47,6 +47,7 @@ function fate(job: StoredJob, host: string): { state: 'queued' | 'failed' | 'can
     devices: [],
     config: null,
     budget_bytes: null,
+    versions: null,
     notes: null,
     started_at: null,
   };

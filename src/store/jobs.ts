@@ -155,6 +155,7 @@ export class JobStore extends JobReader {
       devices: [],
       config: null,
       budget_bytes: null,
+      versions: null,
       notes: null,
       launches: [],
       journal: [],

@@ -31,7 +31,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   const [found, interpreter] = await Promise.all([deps.runtime.devices(), asking, deps.records()]);
   const devices = suitableDevices(found, options);
   const torch = interpreter?.torch ?? null;
-  const target = new Target(request, deps, plan, torch, devices, environment);
+  const target = new Target(request, deps, plan, interpreter, devices, environment);
   resolveBudget(options.budget, devices[0] as Device); // says now what would be wrong later
   if (interpreter !== null) deps.progress({ type: 'interpreter', ...interpreter });
   if (request.knob !== undefined) requireKnob(request.knob.name, plan);

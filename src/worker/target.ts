@@ -8,6 +8,7 @@ import type { Probe } from '../contract/measurement.js';
 import { type Config, configOf, HOOK_KNOBS, type Rung, rungOf } from '../contract/rung.js';
 import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob } from './command/index.js';
 import { placeholders } from './command/placeholders.js';
+import type { Interpreter } from './command/torch.js';
 import { configKey } from './key.js';
 import { type ExpandableSegments, expandableSegments } from './memory/allocator.js';
 import { Reservation } from './memory/reservation.js';
@@ -55,10 +56,11 @@ export class Target {
     private readonly request: WorkRequest,
     deps: WorkDeps,
     public plan: CommandPlan,
-    readonly torch: string | null,
+    readonly interpreter: Interpreter | null,
     devices: Device[],
     private readonly environment: Record<string, string>,
   ) {
+    const { torch } = this;
     const { kind, isolated } = plan.program;
     const python = kind === 'python' && isolated === null;
     this.listens = request.options.preset !== 'none' && (kind === 'shell' || python);
@@ -95,6 +97,11 @@ export class Target {
   }
 
   /** On one device. */
+  /** Its version; null: the command's interpreter has none, or it has no interpreter. */
+  get torch(): string | null {
+    return this.interpreter?.torch ?? null;
+  }
+
   get budgetBytes(): number {
     return this.memory.budgetBytes;
   }

@@ -34,6 +34,7 @@ describe('explain of a command in the foreground', () => {
     expect(latest).toContain(id);
     expect(latest).toContain('It was called in the foreground');
     expect(latest).toContain('its budget 1 MiB and its options `--device cpu --budget 1MiB`.');
+    expect(latest).toMatch(/^oomtune \d.*, Node \d.*, Python 3\.\d.*, torch \d/m);
     expect(latest).toMatch(/Nothing fits, even the smallest batch[\s\S]*remedy: Give a larger --budget/);
     expect(await explain('train')).toContain(id);
     const { stdout } = await oomtune.call(['explain', id, '--json']);

@@ -53,6 +53,16 @@ it('tells the time limit and what helps, and no exit code where there is none', 
   expect(explain({ state: 'failed', ended_at: now, reason: null, exit_code: 3 })).toContain(': exit code 3.');
 });
 
+it('tells with what it ran, as far as that was told', () => {
+  const versions = { oomtune: '1.2.3', node: '24.1.0', python: '3.11.2', torch: '2.15.0', device_model: 'H200' };
+  expect(explain({ versions: { ...versions, driver: '570.86' } })).toContain(
+    '\noomtune 1.2.3, Node 24.1.0, Python 3.11.2, torch 2.15.0, H200, driver 570.86.',
+  );
+  expect(explain({ versions: { ...versions, python: null, torch: null, driver: null } })).toContain(
+    '\noomtune 1.2.3, Node 24.1.0, H200.',
+  );
+});
+
 it('keeps the latest notes, each once and no longer than it may be', () => {
   const same = withNote(['a'], 'a');
   expect([same, withNote(same, 'b')]).toEqual([['a'], ['a', 'b']]);

@@ -59,6 +59,8 @@ describe('running a job to its end', () => {
     expect(report).toMatchObject({ outcome: 'succeeded', launches: 1, config: null });
     const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
     expect(notes.join(' ')).toContain('the script went on: its training is missing. With `set -e`');
+    const told = bench.persisted.findLast(({ versions }) => versions !== undefined)?.versions;
+    expect(told).toMatchObject({ python: expect.stringMatching(/^3\.\d+\.\d+$/), torch: expect.stringMatching(/^\d/) });
   });
 
   it('starts a shell script that fails, and trains nothing, no second time', async () => {

@@ -55,6 +55,7 @@ async function explained({ out, store: open }: Context, job: JobRecord, came?: s
     };
     const more = {
       ...asked,
+      versions: job.versions ?? null,
       notes: job.notes ?? [],
       launches: job.launches,
       probes,

@@ -49,6 +49,7 @@ export function visibleJob(peer: Peer, job: StoredJob): StoredJob {
     environment: null,
     notification: null,
     notes: null,
+    versions: null,
     launches: [],
     journal: [],
   };

@@ -15,12 +15,12 @@ const LETS_GO_MS = 5000;
 /** How long an interpreter is asked that nobody named, in ms. */
 const LONGEST_GUESS_MS = 30_000;
 
-/** Prints torch's version without importing it, which takes seconds; its own file is read first, as metadata takes longer. */
+/** Prints Python's version, and torch's without importing it, which takes seconds; its own file is read first, as metadata takes longer. */
 const ASK = `
-import importlib.util, os
+import importlib.util, os, sys
 spec = importlib.util.find_spec("torch")
+v = ""
 if spec:
-    v = None
     try:
         with open(os.path.join(os.path.dirname(spec.origin), "version.py")) as text:
             line = next(line for line in text if line.startswith("__version__"))
@@ -33,16 +33,18 @@ if spec:
             v = importlib.metadata.version("torch")
         except Exception:
             v = "unknown"
-    print(v)
+print("%d.%d.%d" % sys.version_info[:3], v)
 `;
 
-/** The Python interpreter of a command and the torch that it has; null where the interpreter itself cannot be run. */
+/** The Python interpreter of a command, and the versions that it has told. */
 export interface Interpreter {
   path: string;
+  python: string | null;
+  /** Null: it has none. */
   torch: string | null;
 }
 
-/** Asks the interpreter for torch. Throws OOMTUNE_COMMAND_MISSING, OOMTUNE_COMMAND_SILENT or OOMTUNE_TORCH_MISSING. */
+/** Asks the interpreter for torch; null: the command has none. Throws OOMTUNE_COMMAND_MISSING, OOMTUNE_COMMAND_SILENT or OOMTUNE_TORCH_MISSING. */
 export async function askInterpreter(
   plan: CommandPlan,
   cwd: string,
@@ -50,22 +52,22 @@ export async function askInterpreter(
 ): Promise<Interpreter | null> {
   const path = plan.program.kind === 'python' ? plan.program.interpreter?.path : undefined;
   if (path === undefined) return null;
-  const torch = await torchOf(path, cwd, env);
-  if (torch instanceof TimeUp) {
+  const told = await versionsOf(path, cwd, env);
+  if (told instanceof TimeUp) {
     throw new OomtuneError(
       'OOMTUNE_COMMAND_SILENT',
       `The interpreter ${path} did not say which torch it has within ${longestStartMs() / 1000} s.`,
       `See why it starts so slowly (${path} -c pass): a loaded machine, a slow file system, a sitecustomize. OOMTUNE_START_SECONDS sets how long is waited.`,
     );
   }
-  if (torch === undefined) {
+  if (told === null) {
     throw new OomtuneError(
       'OOMTUNE_COMMAND_MISSING',
       `The interpreter ${path} cannot be run.`,
       'Check the command, or name the interpreter by its full path.',
     );
   }
-  if (torch === null && plan.isPythonTorch === true) {
+  if (told.torch === null && plan.isPythonTorch === true) {
     const others = ['/usr/bin/python3', '/usr/local/bin/python3', 'python3', 'python'].filter(
       (other) => other !== path,
     );
@@ -78,7 +80,7 @@ export async function askInterpreter(
         : `Use ${found.path} in the command: it has torch ${found.torch}.`,
     );
   }
-  return { path, torch };
+  return { path, ...told };
 }
 
 /** The first of some interpreters that has torch; null if none has. */
@@ -88,28 +90,30 @@ export async function firstWithTorch(
   env: Record<string, string>,
 ): Promise<{ path: string; torch: string } | null> {
   for (const path of paths) {
-    const torch = await torchOf(path, cwd, env, Math.min(LONGEST_GUESS_MS, longestStartMs()));
-    if (typeof torch === 'string') return { path, torch };
+    const told = await versionsOf(path, cwd, env, Math.min(LONGEST_GUESS_MS, longestStartMs()));
+    if (told !== null && 'torch' in told && told.torch !== null) return { path, torch: told.torch };
   }
   return null;
 }
 
-/** Version of torch; null: it has none; undefined: the interpreter does not run; TimeUp: it has not answered. */
-async function torchOf(
+/** Null: the interpreter does not run; TimeUp: it has not answered. */
+async function versionsOf(
   path: string,
   cwd: string,
   env: Record<string, string>,
   timeout = longestStartMs(),
-): Promise<string | null | undefined | TimeUp> {
+): Promise<Omit<Interpreter, 'path'> | TimeUp | null> {
   try {
     // An interpreter stuck in a file system that does not answer may not end
     const asked = () => run(path, ['-c', ASK], { cwd, env, timeout, killSignal: 'SIGKILL' });
     const { stdout } = await within(timeout + LETS_GO_MS, null, asked);
-    return stdout.trim() || null;
+    // Before that line may be what a sitecustomize prints
+    const [python, torch] = stdout.trim().split('\n').at(-1)?.split(' ') ?? [];
+    return { python: python || null, torch: torch || null };
   } catch (error) {
     if (error instanceof TimeUp) return error;
     if ((error as { killed?: boolean }).killed) return new TimeUp(timeout);
-    return undefined; // not there, not executable, or no Python at all: the caller says so
+    return null; // not there, not executable, or no Python at all: the caller says so
   }
 }
 

@@ -17,6 +17,7 @@ import { FallenRank } from './fallen-rank.js';
 
 /** Who wants to know at once. */
 export interface SessionHooks {
+  onHello?: (hello: Hello) => void;
   onStep?: (step: Step, rank: number) => void;
   onCut?: (cut: Cut) => void;
   /** All ranks of a watched job have measured so many steps. */
@@ -110,6 +111,7 @@ export class HookReport {
       this.hello = message;
       this.fallen.stop();
       this.speaking.add(message.pid);
+      hooks.onHello?.(message);
     } else if (message.t === 'plain') log?.debug({ why: message.message }, 'each process of this search is a start');
     else if (message.t === 'loop') {
       this.loop ??= message;

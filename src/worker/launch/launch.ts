@@ -8,6 +8,7 @@ import { isEnded } from './detached.js';
 import type { SessionHooks } from './hook-report.js';
 import { Session } from './session.js';
 import { foretells, type Hooking, type SessionRequest } from './session-request.js';
+import { Versions } from './versions.js';
 
 /** Loading may take long, but a search that hangs must end. */
 export const SEARCH_SECONDS = 1800;
@@ -134,7 +135,9 @@ async function open(
   const dir = stateFolder('runs', jobId, folderName(request.epoch, launch));
   const { purpose } = made;
   launches.push({ launch, dir, ...made });
-  await deps.persist({ launches, budget_bytes: target.memory.packedBytes ?? target.budgetBytes });
+  const versions = new Versions(target, deps);
+  const budget_bytes = target.memory.packedBytes ?? target.budgetBytes;
+  await deps.persist({ launches, budget_bytes, versions: versions.known });
   const isFirstRun = purpose === 'run' && launches.filter((one) => one.purpose === 'run').length === 1;
   const input = isFirstRun ? null : purpose === 'run' ? request.input?.again() : request.input?.file;
   const wishes = await wish(dir, launch);
@@ -155,7 +158,7 @@ async function open(
       ...wishes,
     },
     deps.log,
-    { ...hooks, ...remarksTo(deps) },
+    { ...hooks, ...remarksTo(deps), onHello: (hello) => versions.hear(hello) },
   );
 }
 
