@@ -3,7 +3,7 @@ import type { JobRecord, JobVersions } from '../contract/job.js';
 import { givenOptions } from '../daemon/http/repeat.js';
 import type { Paint } from './output.js';
 import { oneLine } from './table.js';
-import { shellWords } from './words.js';
+import { plural, shellWords } from './words.js';
 
 /** What somebody has to know of a job who was not there: where it ran, and with which budget and options. */
 export function askedWords({ options }: Pick<JobRecord, 'options'>, budget: number | null): string {
@@ -27,4 +27,21 @@ export function versionWords({ device_model, ...versions }: JobVersions): string
   const named = { oomtune, Node: node, Python: python, torch };
   const told = Object.entries(named).flatMap(([name, version]) => (version === null ? [] : [`${name} ${version}`]));
   return `${[...told, device_model, ...(driver === null ? [] : [`driver ${driver}`])].join(', ')}.`;
+}
+
+/** `exit code 1`, `SIGKILL`; null: neither is known. */
+export function exitWords({ failure, exit_code: code }: Pick<JobRecord, 'failure' | 'exit_code'>): string | null {
+  const signal = failure?.fields.signal;
+  if (code !== null) return `exit code ${code}`;
+  return typeof signal === 'string' ? signal : null;
+}
+
+/** `train.py:41 in main, after 12 steps`, as far as the hook told; null: it told nothing. */
+export function diedWhere({ failure }: Pick<JobRecord, 'failure'>): string | null {
+  const { line, steps } = failure?.fields ?? {};
+  const parts = [
+    ...(typeof line === 'string' ? [line] : []),
+    ...(typeof steps === 'number' && steps > 0 ? [`after ${plural(steps, 'step')}`] : []),
+  ];
+  return parts.length === 0 ? null : parts.join(', ');
 }

@@ -9,7 +9,7 @@ import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
 import { nothingFits, unsaid } from './errors.js';
-import { askedWords, noted, versionWords } from './explain-facts.js';
+import { askedWords, diedWhere, exitWords, noted, versionWords } from './explain-facts.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
@@ -214,17 +214,20 @@ function ending(job: JobRecord, paint: Paint): string {
   const advice = detail('remedy', said?.advice);
   const why = job.reason ? ` ${job.reason}` : '';
   const limit = job.options.timeSeconds ? `, its limit of ${formatSpan(job.options.timeSeconds)}` : '';
-  const how = job.failure?.class ?? (job.exit_code === null ? null : `exit code ${job.exit_code}`);
+  const exit = exitWords(job);
+  const exited = exit === null ? '' : ` (${exit})`;
+  const how = job.failure === null ? exit : `${job.failure.class}${exited}`;
+  const where = detail('where', diedWhere(job));
   switch (job.state) {
     case 'succeeded':
       return `It ${paint('green', 'succeeded')}${when}.`;
     case 'cancelled':
-      return `It was cancelled${when}.${why}`;
+      return `It was cancelled${exited}${when}.${why}`;
     case 'exhausted':
       return `${paint('red', nothingFits({ ...job.failure, ...job.failure?.fields }))}${why}${evidence}${advice}`;
     case 'timeout':
-      return `It ${paint('red', 'ran out of time')}${when}${limit}.${why}${evidence}${advice}`;
+      return `It ${paint('red', 'ran out of time')}${exited}${when}${limit}.${why}${where}${evidence}${advice}`;
     default:
-      return `It ${paint('red', 'failed')}${when}${how === null ? '' : `: ${how}`}.${why}${cause}${evidence}${advice}`;
+      return `It ${paint('red', 'failed')}${when}${how === null ? '' : `: ${how}`}.${why}${where}${cause}${evidence}${advice}`;
   }
 }

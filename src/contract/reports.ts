@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { diagnosis } from './diagnosis.js';
 import { failure } from './failure.js';
-import { bytes, count, whole } from './fields.js';
+import { bytes, count, text, whole } from './fields.js';
 import { knobAnswer } from './knob.js';
 import { refusal } from './launch.js';
 import { memoryBreakdown, probeRecord, speedComparison } from './measurement.js';
@@ -105,6 +105,11 @@ export const runReport = z.object({
   /** The most that any one process of the job had in memory, whatever it used it for; null: not known. */
   resident_bytes: z.number().nullable(),
   failure: diagnosis.nullable(),
+  /**
+   * The innermost line of the script's own that it failed at (`train.py:41 in main`; null: not told), and how many optimizer steps
+   * were seen before. Absent: it did not fail, or the hook told neither.
+   */
+  died_at: z.object({ line: text(500).nullable(), steps: whole }).optional(),
   /** With `--probe-eval`: what a rehearsal of the job has shown; absent: there was none. */
   rehearsal: rehearsal.optional(),
   launches: whole,

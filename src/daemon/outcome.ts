@@ -31,6 +31,8 @@ export function outcomeOf(report: RunReport): Partial<Omit<JobRecord, 'slurm'>> 
               cause: failure.cause,
               advice: failure.advice,
               signal: report.signal,
+              line: report.died_at?.line ?? null,
+              steps: report.died_at?.steps ?? null,
             },
           },
   };
@@ -62,7 +64,7 @@ export function plainOutcome(exit: Exit): Partial<JobRecord> {
     state: late ? 'timeout' : 'failed',
     reason: stuckReason(exit),
     exit_code: exit.code,
-    failure: { class: late ? 'timeout' : lost ? 'killed' : 'user_error', evidence, fields: {} },
+    failure: { class: late ? 'timeout' : lost ? 'killed' : 'user_error', evidence, fields: { signal: exit.signal } },
   };
 }
 

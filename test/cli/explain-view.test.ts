@@ -63,6 +63,20 @@ it('tells with what it ran, as far as that was told', () => {
   );
 });
 
+it('tells the exit code or the signal of each failure, and where in the script it was', () => {
+  const fields = { signal: null, line: 'train.py:41 in main', steps: 12 };
+  const failure = { class: 'user_error', evidence: 'ValueError: no', fields } as const;
+  const failed = { state: 'failed', ended_at: now, reason: null } as const;
+  expect(explain({ ...failed, exit_code: 1, failure })).toMatch(
+    /: user_error \(exit code 1\)\.\n {2}where: train\.py:41 in main, after 12 steps\n {2}evidence: ValueError: no$/,
+  );
+  const killed = { ...failure, class: 'killed', fields: { signal: 'SIGKILL', line: null, steps: 0 } } as const;
+  expect(explain({ ...failed, failure: killed })).toMatch(/: killed \(SIGKILL\)\.\n {2}evidence/);
+  expect(explain({ ...failed, state: 'timeout', failure: { ...killed, class: 'timeout' } })).toMatch(
+    /ran out of time \(SIGKILL\) .* ago\./,
+  );
+});
+
 it('keeps the latest notes, each once and no longer than it may be', () => {
   const same = withNote(['a'], 'a');
   expect([same, withNote(same, 'b')]).toEqual([['a'], ['a', 'b']]);

@@ -45,6 +45,8 @@ test('a job whose memory grows with every step is launched once, and says what k
   const job = await host.state(id, 'failed', 60);
   expect(job.launches.length).toBe(1);
   expect(job.failure).toMatchObject({ class: 'device_oom', fields: { reason: 'leak' } });
+  expect(job.failure?.fields).toMatchObject({ line: expect.stringMatching(/^cache\.py:\d+ in /) });
+  expect(job.failure?.fields.steps).toBeGreaterThan(0);
   expect(job.failure?.fields.cause).toContain('`self.cache` (cache.py:16: self.cache[index] = out.detach())');
   expect(await host.leftOver()).toEqual([]);
 });

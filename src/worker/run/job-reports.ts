@@ -14,7 +14,7 @@ import { gotOver, unheardRefusal } from '../search/unheard.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import type { Attempt, Attempts } from './attempts.js';
-import { emptyReport, reportOf, unseenMemory } from './run-report.js';
+import { diedAt, emptyReport, reportOf, unseenMemory } from './run-report.js';
 import { isTimeUp } from './time-limit.js';
 
 /** What is reported of a job at its end. */
@@ -52,12 +52,14 @@ export class JobReports {
     if (exit.code === 0 && trainedBefore && session.loop === null && session.steps === 0)
       this.#note(notStartedOver(session));
     if (exit.stuck !== undefined) this.#note(`${exit.error} ${STILL_RUNNING_ADVICE}`);
-    return reportOf(
+    const report = reportOf(
       this.#frame(target, config),
       exit,
       failure,
       isEnded(this.deps.signal) && !isTimeUp(this.deps.signal),
     );
+    const at = failure === null ? null : diedAt(session, failure);
+    return at === null ? report : { ...report, died_at: at };
   }
 
   /** The report after a search without an answer: the job ended as its last launch did. */

@@ -2,6 +2,7 @@ import { formatBytes } from '../../common/size.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 import type { RunReport } from '../../contract/reports.js';
+import type { Session } from '../launch/session.js';
 import { ledgerPeak } from '../search/observe.js';
 
 /** The report of a job without a launch. */
@@ -42,6 +43,16 @@ export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null
     failure,
     ...(exit.stuck === undefined || exit.error === null ? {} : { still_running: exit.error }),
   };
+}
+
+/** Null: the hook has not told. An exception that is of another kind than the failure was got over. */
+export function diedAt(
+  { exception, steps }: Pick<Session, 'exception' | 'steps'>,
+  failure: Diagnosis,
+): RunReport['died_at'] | null {
+  const isTheEnd = exception !== null && exception.oom === (failure.class === 'device_oom');
+  const line = isTheEnd ? (exception.frame ?? null) : null;
+  return line === null && steps === 0 ? null : { line, steps };
 }
 
 /** Interpreters and libraries alone may take so much. */
