@@ -175,7 +175,7 @@ function probes(all: readonly ProbeRecord[], paint: Paint): string[] {
     const result = fits
       ? `${paint('green', 'fit')}, peak ${bytesOr(probe.peak_bytes, 'unknown')}${step}${needs(probe)}`
       : probe.outcome === 'device_oom'
-        ? paint('yellow', 'out of memory')
+        ? `${paint('yellow', 'out of memory')}${probe.peak_bytes ? `, peak ${formatBytes(probe.peak_bytes)}` : ''}`
         : paint('red', probe.outcome);
     lines.push(
       `    micro-batch ${probe.micro_batch}: ${result}${probe.why ? paint('dim', `  (${oneLine(probe.why)})`) : ''}`,
@@ -224,7 +224,7 @@ function ending(job: JobRecord, paint: Paint): string {
     case 'cancelled':
       return `It was cancelled${exited}${when}.${why}`;
     case 'exhausted':
-      return `${paint('red', nothingFits({ ...job.failure, ...job.failure?.fields }))}${why}${evidence}${advice}`;
+      return `${paint('red', nothingFits({ ...job.failure, ...job.failure?.fields }))}${why}${where}${cause}${evidence}${advice}`;
     case 'timeout':
       return `It ${paint('red', 'ran out of time')}${exited}${when}${limit}.${why}${where}${evidence}${advice}`;
     default:

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { explainJob } from '../../src/cli/explain-view.js';
 import { HIDDEN, type JobRecord, withNote } from '../../src/contract/job.js';
+import { observation } from '../dashboard/search.js';
 import { job, options } from '../store/samples.js';
 
 const explain = (changes: Partial<JobRecord>) =>
@@ -75,6 +76,19 @@ it('tells the exit code or the signal of each failure, and where in the script i
   expect(explain({ ...failed, state: 'timeout', failure: { ...killed, class: 'timeout' } })).toMatch(
     /ran out of time \(SIGKILL\) .* ago\./,
   );
+});
+
+it('tells what a size that ran out of memory had come to, and why nothing fits', () => {
+  const journal = [observation(4, 36_700_160, { outcome: 'device_oom' }), observation(2, null)];
+  const failure = {
+    class: 'device_oom',
+    evidence: 'refused',
+    fields: { cause: 'The model alone is too large.' },
+  } as const;
+  const told = explain({ state: 'exhausted', ended_at: now, reason: null, failure, journal });
+  expect(told).toContain('micro-batch 4: out of memory, peak 35 MiB\n');
+  expect(told).toContain('micro-batch 2: out of memory\n');
+  expect(told).toContain('.\n  cause: The model alone is too large.\n  evidence: refused');
 });
 
 it('keeps the latest notes, each once and no longer than it may be', () => {
