@@ -28,18 +28,29 @@ import {
   shellWords,
 } from './words.js';
 
+interface Origin {
+  came: string;
+  /** Where to see what a job has printed. */
+  output: (job: JobRecord) => string;
+}
+const QUEUED: Origin = { came: 'It was submitted', output: ({ job }) => `\`oomtune logs ${job}\` shows its output.` };
+export const FOREGROUND: Origin = {
+  came: 'It was called in the foreground',
+  output: ({ launches }) => `Its output is in ${launches.at(-1)?.dir}/log.`,
+};
+
 /** Tells why a job waits, or how its configuration was found and how it went. */
 export function explainJob(
   raw: JobRecord,
   recorded: Recommendation | null,
   trace: MemoryTrace | null,
   paint: Paint,
-  came = 'It was submitted',
+  origin = QUEUED,
 ): string {
   const job = plain(raw);
   const recommendation = plain(recorded);
   const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
-  lines.push(opening(job, came));
+  lines.push(opening(job, origin.came));
   const budget = jobBudget(job, recommendation, trace?.budget_bytes ?? null);
   if (!isHidden(job)) lines.push(askedWords(job, budget));
   if (job.versions) lines.push(versionWords(job.versions));
@@ -83,6 +94,7 @@ export function explainJob(
   if (withheld !== null) lines.push('', withheld);
   if (job.notes && job.notes.length > 0) lines.push('', ...noted(job.notes, paint));
   if (hasEnded(job)) lines.push('', ending(job, paint));
+  if (job.launches.length > 0) lines.push('', origin.output(job));
   return lines.join('\n');
 }
 

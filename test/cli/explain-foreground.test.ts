@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { Oomtune, PYTHON } from './oomtune.js';
@@ -18,6 +18,7 @@ for (x,) in DataLoader(TensorDataset(torch.randn(2048, 64)), batch_size=512):
     optimizer.zero_grad()
     model(x).mean().backward()
     optimizer.step()
+print('it has', sys.argv[1])
 sys.exit(int(sys.argv[1]))
 `,
 );
@@ -47,6 +48,8 @@ describe('explain of a command in the foreground', () => {
 
     const failed = await run(7, '--no-tune');
     expect(failed.code).toBe(7);
+    const [, log = ''] = /Its output is in (.*)\./.exec(await explain()) ?? [];
+    expect(readFileSync(log, 'utf8')).toContain('it has 7');
     expect(await explain()).toContain('It failed');
     expect(await explain(id)).toContain('Nothing fits');
   });

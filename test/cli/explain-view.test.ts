@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { explainJob } from '../../src/cli/explain-view.js';
+import { explainJob, FOREGROUND } from '../../src/cli/explain-view.js';
 import { HIDDEN, type JobRecord, withNote } from '../../src/contract/job.js';
 import { observation } from '../dashboard/search.js';
 import { job, options } from '../store/samples.js';
@@ -89,6 +89,15 @@ it('tells what a size that ran out of memory had come to, and why nothing fits',
   expect(told).toContain('micro-batch 4: out of memory, peak 35 MiB\n');
   expect(told).toContain('micro-batch 2: out of memory\n');
   expect(told).toContain('.\n  cause: The model alone is too large.\n  evidence: refused');
+});
+
+it('names the command or the file that shows the output, where there is one', () => {
+  const launches = [{ launch: 1, dir: '/runs/j-one/1', purpose: 'run', config: null }] as const;
+  const begun = job({ job: 'j-one1', launches: [...launches] });
+  const told = (...more: [] | [typeof FOREGROUND]) => explainJob(begun, null, null, (_, text) => text, ...more);
+  expect(told()).toContain('\n\n`oomtune logs j-one1` shows its output.');
+  expect(told(FOREGROUND)).toContain('\n\nIts output is in /runs/j-one/1/log.');
+  expect(explain({})).not.toContain('output');
 });
 
 it('keeps the latest notes, each once and no longer than it may be', () => {

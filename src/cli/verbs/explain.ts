@@ -3,7 +3,7 @@ import { asRecord } from '../../contract/measurement.js';
 import { givenOptions } from '../../daemon/http/repeat.js';
 import { jobBudget } from '../../worker/memory/memory-report.js';
 import type { Context } from '../context.js';
-import { explainJob, explainRecommendation } from '../explain-view.js';
+import { explainJob, explainRecommendation, FOREGROUND } from '../explain-view.js';
 import { foregroundJob } from '../foreground-jobs.js';
 import { namedJob } from '../jobs.js';
 import { statusEntry } from '../status-entry.js';
@@ -31,7 +31,7 @@ export default (async ({ args }, context) => {
     return 0;
   }
   if (inForeground !== null && (found === inForeground || found.submitted_at < inForeground.submitted_at))
-    return explained(context, inForeground, 'It was called in the foreground');
+    return explained(context, inForeground, FOREGROUND);
   const { followSlurm, withSilence } = await import('../../daemon/index.js');
   if (found.slurm != null) await followSlurm(store);
   const now = found.slurm == null ? found : await namedJob(store, found.job, out);
@@ -39,7 +39,7 @@ export default (async ({ args }, context) => {
   return explained(context, job);
 }) satisfies Verb;
 
-async function explained({ out, store: open }: Context, job: JobRecord, came?: string): Promise<number> {
+async function explained({ out, store: open }: Context, job: JobRecord, origin?: typeof FOREGROUND): Promise<number> {
   const store = await open();
   const [recommendation, trace] = await Promise.all([
     job.key === null ? null : store.recommendations.get(job.key),
@@ -64,7 +64,7 @@ async function explained({ out, store: open }: Context, job: JobRecord, came?: s
     };
     out.document('explain', { schema: 1, ...statusEntry(job, recommendation), ...more });
   } else {
-    out.data(explainJob(job, recommendation, trace, out.paint, came));
+    out.data(explainJob(job, recommendation, trace, out.paint, origin));
   }
   return 0;
 }
