@@ -28,12 +28,15 @@ import {
   shellWords,
 } from './words.js';
 
-interface Origin {
+export interface Origin {
   came: string;
   /** Where to see what a job has printed. */
   output: (job: JobRecord) => string;
 }
-const QUEUED: Origin = { came: 'It was submitted', output: ({ job }) => `\`oomtune logs ${job}\` shows its output.` };
+export const QUEUED: Origin = {
+  came: 'It was submitted',
+  output: ({ job }) => `\`oomtune logs ${job}\` shows its output.`,
+};
 export const FOREGROUND: Origin = {
   came: 'It was called in the foreground',
   output: ({ launches }) => `Its output is in ${launches.at(-1)?.dir}/log.`,

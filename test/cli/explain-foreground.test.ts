@@ -88,6 +88,17 @@ describe('explain of a command in the foreground', () => {
     expect(JSON.parse(stdout).notes).toEqual([note.replace('note: ', '')]);
   });
 
+  it('needs no Redis for what a command in the foreground left in its folder', async () => {
+    const nowhere = ['--redis', 'redis://127.0.0.1:1'];
+    const { code, stdout, stderr } = await oomtune.call(['explain', 'noted', ...nowhere]);
+    expect([code, stdout]).toEqual([0, expect.stringMatching(/note: Memory was refused[\s\S]*It succeeded/)]);
+    expect(stderr).toMatch(
+      /^note: .*127\.0\.0\.1:1.* What it knows of queued jobs and of configurations is left out\.$/m,
+    );
+    const nothing = await oomtune.call(['explain', 'nothing', ...nowhere]);
+    expect([nothing.code, nothing.stderr]).toEqual([5, expect.stringContaining('OOMTUNE_REDIS_UNREACHABLE')]);
+  });
+
   it('says of one that was killed that it was', async () => {
     const job = ['--device', 'cpu', '--no-tune', '--', 'sh', '-c', 'sleep 600'];
     const { child, ended } = oomtune.start(['run', '--name', 'killed', ...job]);

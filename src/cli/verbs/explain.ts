@@ -1,9 +1,11 @@
+import { OomtuneError } from '../../common/errors.js';
 import type { JobRecord } from '../../contract/job.js';
 import { asRecord } from '../../contract/measurement.js';
 import { givenOptions } from '../../daemon/http/repeat.js';
+import type { Store } from '../../store/index.js';
 import { jobBudget } from '../../worker/memory/memory-report.js';
 import type { Context } from '../context.js';
-import { explainJob, explainRecommendation, FOREGROUND } from '../explain-view.js';
+import { explainJob, explainRecommendation, FOREGROUND, type Origin, QUEUED } from '../explain-view.js';
 import { foregroundJob } from '../foreground-jobs.js';
 import { namedJob } from '../jobs.js';
 import { statusEntry } from '../status-entry.js';
@@ -12,9 +14,14 @@ import { ago } from '../words.js';
 
 export default (async ({ args }, context) => {
   const { out } = context;
-  const store = await context.store();
   const [name = '@'] = args;
+  const store = await context.store().catch((error: unknown) => withoutRedis(error));
   const inForeground = foregroundJob(name);
+  if (store instanceof OomtuneError) {
+    if (inForeground === null) throw store;
+    out.note(`note: ${store.message} What it knows of queued jobs and of configurations is left out.`);
+    return explained(context, inForeground, FOREGROUND, null);
+  }
   const found = await namedJob(store, name, out).catch(async (error: unknown) => {
     const recorded = name === '@' ? [] : await store.recommendations.find(name);
     if (recorded.length > 0) return recorded;
@@ -31,19 +38,24 @@ export default (async ({ args }, context) => {
     return 0;
   }
   if (inForeground !== null && (found === inForeground || found.submitted_at < inForeground.submitted_at))
-    return explained(context, inForeground, FOREGROUND);
+    return explained(context, inForeground, FOREGROUND, store);
   const { followSlurm, withSilence } = await import('../../daemon/index.js');
   if (found.slurm != null) await followSlurm(store);
   const now = found.slurm == null ? found : await namedJob(store, found.job, out);
   const [job = now] = await withSilence(store, [now]);
-  return explained(context, job);
+  return explained(context, job, QUEUED, store);
 }) satisfies Verb;
 
-async function explained({ out, store: open }: Context, job: JobRecord, origin?: typeof FOREGROUND): Promise<number> {
-  const store = await open();
+/** The error, if a Redis is what is missing: a command in the foreground left a record in its folder. Throws any other. */
+function withoutRedis(error: unknown): OomtuneError {
+  if (error instanceof OomtuneError && error.code.startsWith('OOMTUNE_REDIS_')) return error;
+  throw error;
+}
+
+async function explained({ out }: Context, job: JobRecord, origin: Origin, store: Store | null): Promise<number> {
   const [recommendation, trace] = await Promise.all([
-    job.key === null ? null : store.recommendations.get(job.key),
-    store.memory.get(job.job),
+    job.key === null || store === null ? null : store.recommendations.get(job.key),
+    store === null ? null : store.memory.get(job.job),
   ]);
   if (out.json) {
     const probes = job.journal.map((seen) => asRecord(seen));
