@@ -10,9 +10,16 @@ const WIDTH = 32;
 /** Only the last launches are shown. */
 const LAUNCHES_SHOWN = 8;
 
-/** Memory over time, a line for each launch, scaled to the budget or to the highest peak. */
-export function memoryOverTime(job: Pick<JobRecord, 'launches'>, trace: MemoryTrace, paint: Paint): string[] {
-  const launches = byLaunch(trace.samples);
+/** Without a look for this long nobody looked: no daemon ran. Looks are 250 ms apart, on a busy machine more. */
+const GAP_MS = 5000;
+
+/** Memory over time, a line for each launch in which something was seen, scaled to the budget or to the highest peak. */
+export function memoryOverTime(
+  job: Pick<JobRecord, 'launches' | 'started_at' | 'ended_at'>,
+  trace: MemoryTrace,
+  paint: Paint,
+): string[] {
+  const launches = byLaunch(trace.samples).filter((samples) => samples.some(({ bytes }) => bytes > 0));
   if (launches.length === 0) return [];
   const top = Math.max(trace.budget_bytes ?? 0, ...trace.samples.map(({ bytes }) => bytes)) || 1;
   const shown = launches.slice(-LAUNCHES_SHOWN);
@@ -22,14 +29,32 @@ export function memoryOverTime(job: Pick<JobRecord, 'launches'>, trace: MemoryTr
     `Memory over time${scale}:`,
     ...(left > 0 ? [`  (${left} earlier ${left === 1 ? 'launch' : 'launches'} left out)`] : []),
     ...shown.map((samples) => {
-      const [first, last] = [samples[0] as MemorySample, samples.at(-1) as MemorySample];
+      const [first] = samples as [MemorySample];
       const purpose = job.launches.find(({ launch }) => launch === first.launch)?.purpose;
       const peak = Math.max(...samples.map(({ bytes }) => bytes));
       const name = `launch ${first.launch}${purpose === 'run' ? ', the run' : ''}`;
       const line = spark(samples, top, Math.min(WIDTH, Math.max(1, samples.length)));
-      return `  ${name.padEnd(18)} ${paint('cyan', line)}${' '.repeat(WIDTH - [...line].length)} peak ${formatBytes(peak)}, seen for ${seconds((last.at - first.at) / 1000)}`;
+      return `  ${name.padEnd(18)} ${paint('cyan', line)}${' '.repeat(WIDTH - [...line].length)} peak ${formatBytes(peak)}, ${seenWords(job, samples, trace)}`;
     }),
   ];
+}
+
+/** `seen for 2.8 s (it ran for 37 s)`: the whole only where a part of it was not seen, and where it is known. */
+function seenWords(
+  { started_at, ended_at }: Pick<JobRecord, 'started_at' | 'ended_at'>,
+  samples: readonly MemorySample[],
+  { every, samples: all }: MemoryTrace,
+): string {
+  const [first, last] = [samples[0] as MemorySample, samples.at(-1) as MemorySample];
+  const gap = GAP_MS * every;
+  const seen = samples.slice(1).reduce((sum, { at }, before) => {
+    const passed = at - (samples[before] as MemorySample).at;
+    return passed < gap ? sum + passed : sum;
+  }, 0);
+  const from = first === all[0] && started_at !== null ? Date.parse(started_at) : first.at;
+  const to = last === all.at(-1) && ended_at !== null ? Date.parse(ended_at) : last.at;
+  const how = samples.length === 1 ? 'seen once' : `seen for ${seconds(seen / 1000)}`;
+  return to - from - seen < gap ? how : `${how} (it ran for ${seconds((to - from) / 1000)})`;
 }
 
 /** Samples by launch; a launch that was adopted stays one. */
