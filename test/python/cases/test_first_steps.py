@@ -100,5 +100,54 @@ class OwnBatch(unittest.TestCase):
         self.assertEqual(self.batch("batch_size = 6\nx = torch.randn(20, batch_size, 4)"), 6)
 
 
+EPOCHS = """
+import time, torch
+from torch import nn
+from torch.utils.data import DataLoader
+data, valid = torch.randn(32, 4), DataLoader(torch.randn(64, 4), batch_size=4)
+loaders = [DataLoader(data, batch_size=4) for _ in range(2)]
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+accumulation, steps = %d, 0
+while steps < 40:
+    batches = %s
+    for at, x in enumerate(batches):
+        model(x).sum().backward()
+        time.sleep(0.02 / accumulation)
+        if (at + 1) %% accumulation == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            steps += 1
+            if steps == 1:
+                begun = time.perf_counter()
+            if steps == 40:
+                print((time.perf_counter() - begun) / 39)
+    %s
+"""
+FRESH = "DataLoader(data, batch_size=4)"
+
+
+class EpochsWithLoadersOfTheirOwn(unittest.TestCase):
+    def check(self, accumulation, loader=FRESH, after=""):
+        result = run(EPOCHS % (accumulation, loader, after), "apply", OOMTUNE_WATCH=1)
+        self.assertEqual(result.status, 0, result.errors)
+        for measured in result.of("measured"):
+            self.assertEqual((measured["micro_batch"], measured["own_accumulation"]), (4, accumulation))
+        self.assertEqual(measured["steps"], 40)
+        self.assertLess(abs(measured["step_s"][0] / float(result.output) - 1), 0.5)
+
+    def test_a_step_takes_as_long_as_it_does(self):
+        self.check(1)
+
+    def test_accumulation_is_that_of_the_script(self):
+        self.check(4)
+
+    def test_two_loaders_in_turn(self):
+        self.check(4, "loaders[steps // 2 % 2]")
+
+    def test_batches_of_a_validation_do_not_count(self):
+        self.check(1, after="for x in valid: model(x)")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -7,12 +7,12 @@ import contextlib
 import functools
 import sys
 import time
-import weakref
 
 from ..watch.growing_variables import GrowingVariables
 from ..watch.loader import batch_and_samples
 from ..watch.memory import device_memory
 from .batch_call import BatchCall
+from .batch_count import BatchCount
 from .batch_resizer import BatchResizer
 from .breakdown import MemoryBreakdown
 from .call_resizer import mentions_loaders
@@ -23,7 +23,7 @@ from .step_phases import FORWARD_BACKWARD, OPTIMIZER, rise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any
 
     from ..instrumentation import Instrumentation
     from ..messages import Capabilities, Measured, TrainingLoop
@@ -61,15 +61,9 @@ class FirstSteps:
         self.batch: int | None = None
         self._batch_call = BatchCall()
         self._samples: int | None = None
-        #: Refers to the sampler of the training's loader, whose batches count: a validation may share its data set.
-        self._sampler: Callable[[], Any] | None = None
+        self._batches = BatchCount()
         #: The loader of the latest loop that did not seem to train.
         self._passed: Loader | None = None
-        #: Batches that loaders have yielded, by the identity of their sampler.
-        self._batches: dict[int, int] = {}
-        self._key = 0
-        #: The iterator of its latest batch; None: there was none.
-        self._iterator: Callable[[], Any] | None = None
         self._backwards = 0
         self._steps = 0
         #: Batches, backward passes and seconds at the end of the first step.
@@ -95,9 +89,14 @@ class FirstSteps:
 
         @functools.wraps(original)
         def __next__(self: Any) -> Any:
-            batch = original(self)
-            if watch.counting:
-                watch._count_batch(self)
+            if not watch.counting:
+                return original(self)
+            try:
+                batch = original(self)
+            except StopIteration:
+                watch._batches.ended(self)
+                raise
+            watch._batches.drew(self)
             return batch
 
         kind.__next__ = __next__
@@ -115,19 +114,12 @@ class FirstSteps:
     def counting(self) -> bool:
         return self._steps < MARKS[-1]
 
-    def _count_batch(self, iterator: Any) -> None:
-        sampler = iterator._index_sampler
-        key = id(sampler)
-        if self._sampler is None or (key == self._key and self._sampler() is sampler):
-            self._batches[key] = self._batches.get(key, 0) + 1
-            self._iterator = weakref.ref(iterator)
-
     # -- called by the controller
 
     def loop_begins(self, loader: Loader) -> None:
         # A loop that has ended without a backward pass only looked at a batch or so.
-        ended = self._backwards == 0 and self._iterator is not None and self._iterator() is None
-        if not self.counting or not (self._sampler is None or ended):
+        ended = self._backwards == 0 and self._batches.is_over
+        if not self.counting or not (ended or not self._batches.has_taken):
             return
         if self._hook.phase == "train":
             self._take(loader)
@@ -136,6 +128,7 @@ class FirstSteps:
 
     def before_backward(self) -> None:
         self._backwards += 1
+        self._batches.backward()
         if self._batch_call.found is None:
             self._batch_call.backward()
             self._take_call()
@@ -163,7 +156,7 @@ class FirstSteps:
         if self._steps == 1:
             self._synchronize(self._memory)
             self._retries = self._memory.retries()
-            self._begun = (self._count(), self._backwards, time.perf_counter())
+            self._begun = (self._batches.total, self._backwards, time.perf_counter())
         if self._growing is None and self._steps > LOOK and (rise(self._live[1:]) or 0) > 0:
             self._growing = GrowingVariables(self._torch)
             self._growing.snapshot()
@@ -175,19 +168,15 @@ class FirstSteps:
     # -- what the loop is
 
     def _take(self, loader: Loader) -> None:
-        sampler = loader._index_sampler
-        try:
-            self._sampler = weakref.ref(sampler)
-        except TypeError:  # a list
-            self._sampler = lambda: sampler
-        self._key = id(sampler)
+        self._batches.take(loader._index_sampler)
         self.batch, self._samples = batch_and_samples(loader)
         self._passed = None
 
     def _begin(self) -> None:
         """The first step was made."""
-        if self._sampler is None and self._passed is not None and self._batches.get(id(self._passed._index_sampler)):
-            self._take(self._passed)
+        passed, batches = self._passed, self._batches
+        if not batches.has_taken and passed is not None and batches.has_drawn(passed._index_sampler):
+            self._take(passed)
         memory = self._memory = self._instrumentation.memory = device_memory(self._torch)
         self._peaks = Peaks()
         self._allocator = AllocatorHistory(memory)
@@ -211,7 +200,7 @@ class FirstSteps:
         found = self._batch_call.found
         if found is not None:
             self._instrumentation.cut.calls.before = None
-            if self._sampler is None and found.suitable:
+            if not self._batches.has_taken and found.suitable:
                 self.batch = found.count
 
     # -- figures
@@ -226,9 +215,6 @@ class FirstSteps:
         if not (cuda.is_available() and cuda.is_initialized() and cuda.is_current_stream_capturing()):
             memory.synchronize()
 
-    def _count(self) -> int:
-        return self._batches.get(self._key, 0)
-
     def _measured(self, memory: Memory) -> Measured | None:
         """None: not known of what size the batches are. A script that has got over an error may go on with other ones."""
         if memory.failures():
@@ -237,7 +223,7 @@ class FirstSteps:
         steps = self._steps - 1
         self._synchronize(memory)
         seconds = time.perf_counter() - since
-        each = (self._count() - batches) / steps or (self._backwards - backwards) / steps
+        each = (self._batches.total - batches) / steps or (self._backwards - backwards) / steps
         accumulation = self._hook.trainer_accumulation or max(1, round(each))
         if self.batch is None or self._peaks is None or self._breakdown is None or self._allocator is None:
             return None
@@ -282,7 +268,7 @@ class FirstSteps:
             "own_batch": self.batch,
             "own_accumulation": None if self._last is None else self._last["own_accumulation"],
             "samples": self._samples,
-            "place": "call" if self._sampler is None else "loader",
+            "place": "loader" if self._batches.has_taken else "call",
             "can": NOTHING,
             "why_not": {},
             "warnings": [],
