@@ -128,6 +128,19 @@ describe('running a job to its end', () => {
     expect([...bench.recorded.values()][0]).toMatchObject({ status: 'demoted' });
   });
 
+  it('takes no smaller size where a worker of the loader ran out of memory, whose batches would be the same', async () => {
+    const bench = workbench('run', [python, 'fetches.py']);
+    const large = { ...bench.request, environment: { ...bench.request.environment, LARGE: '1' } };
+    const failed = { outcome: 'failed', launches: 1, failure: { reason: 'worker', cure: 'none' } };
+    expect(await runJob(large, bench.deps)).toMatchObject(failed);
+    expect([...bench.recorded.values()]).toEqual([]);
+
+    const well = await runJob({ ...bench.request, jobId: `${large.jobId}b` }, bench.deps);
+    expect(well).toMatchObject({ outcome: 'succeeded' });
+    expect(await runJob({ ...large, jobId: `${large.jobId}c` }, bench.deps)).toMatchObject(failed);
+    expect([...bench.recorded.values()]).toMatchObject([{ status: 'verified' }]);
+  });
+
   it('lets go of a run when told to, and another process takes it over', async () => {
     const command = [python, '-c', 'import time; time.sleep(5); print("through")'];
     const bench = workbench('submit', command, { tune: false });

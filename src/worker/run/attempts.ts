@@ -119,6 +119,7 @@ export class Attempts {
           ...(await target.memory.surroundings()),
         })
       : null;
+    if (diagnosis?.reason === 'worker' && this.#keepsLoader(target, session)) diagnosis.cure = 'none';
     // Only a search has a use for what waits.
     if (session.spared && (first === null || signal.aborted || diagnosis?.class !== 'device_oom'))
       exit = await session.close();
@@ -126,6 +127,12 @@ export class Attempts {
     this.left = { run: session.run, exit };
     const verdict = diagnosis && { ...diagnosis, evidence: exit.error, line: null, advice: STILL_RUNNING_ADVICE };
     return { session, exit, diagnosis: verdict, ended: null };
+  }
+
+  /** Whether the workers of the loader make the same batches at any size: they are cut when the model is called. */
+  #keepsLoader(target: Target, { cut }: Session): boolean {
+    const place = cut?.cut ?? (this.request.options.cut === 'loader' ? 'loader' : 'model');
+    return target.carrier('micro_batch') === 'hook' && place === 'model';
   }
 
   /**
