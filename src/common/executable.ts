@@ -20,8 +20,14 @@ function isExecutable(file: string): boolean {
   }
 }
 
-/** The file that `name` runs, by the job's PATH and folder. Throws OOMTUNE_COMMAND_MISSING. */
+/** The file that `name` runs, by the job's PATH and folder. Throws OOMTUNE_COMMAND_MISSING, also where that folder is gone. */
 export function findCommand(name: string, env: Record<string, string>, cwd: string): string {
+  if (!isFolder(cwd))
+    throw new OomtuneError(
+      'OOMTUNE_COMMAND_MISSING',
+      `The folder ${cwd}, in which the command is to run, ${existsSync(cwd) ? 'is none' : 'does not exist (any more)'}.`,
+      'Make it again, or name another one with --cwd.',
+    );
   const folders = name.includes('/') ? [''] : (env.PATH ?? '/usr/local/bin:/usr/bin:/bin').split(':');
   const files = folders.map((folder) => resolve(cwd, name.includes('/') ? name : `${folder || '.'}/${name}`));
   const found = files.find(isExecutable);

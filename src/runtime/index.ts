@@ -1,8 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { longestStartMs } from '../common/bounds.js';
-import { usageError } from '../common/errors.js';
 import { findCommand } from '../common/executable.js';
 import { filesAnswer } from '../common/far-files.js';
 import { DEFAULT_ACCELERATOR, isHost, kindNameOf } from '../contract/device-id.js';
@@ -38,8 +37,6 @@ class LocalRuntime implements Runtime {
   async launch(spec: LaunchSpec): Promise<Run> {
     checkSpec(spec);
     await this.filesAnswer(spec);
-    if (!existsSync(spec.cwd) || !statSync(spec.cwd).isDirectory())
-      throw usageError(`There is no folder ${spec.cwd}.`, 'Name an existing folder with --cwd.');
     findCommand(spec.argv[0] as string, spec.env, spec.cwd);
     const devices = await this.#devices.named(spec.devices);
     const preload = preloadEnvironment(spec.devices, spec.env, this.native.folder);
