@@ -228,7 +228,9 @@ function ending(job: JobRecord, paint: Paint): string {
   const evidence = detail('evidence', unsaid(job.failure?.evidence, job.reason, said?.cause, said?.advice));
   const advice = detail('remedy', said?.advice);
   const why = job.reason ? ` ${job.reason}` : '';
-  const limit = job.options.timeSeconds ? `, its limit of ${formatSpan(job.options.timeSeconds)}` : '';
+  const { timeSeconds, timeoutSeconds } = job.options;
+  // With both the evidence says which of them ended it.
+  const limit = timeSeconds && timeoutSeconds === null ? `, its limit of ${formatSpan(timeSeconds)}` : '';
   const exit = exitWords(job);
   const exited = exit === null ? '' : ` (${exit})`;
   const how = job.failure === null ? exit : `${job.failure.class}${exited}`;

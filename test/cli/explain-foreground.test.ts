@@ -99,6 +99,21 @@ describe('explain of a command in the foreground', () => {
     expect([nothing.code, nothing.stderr]).toEqual([5, expect.stringContaining('OOMTUNE_REDIS_UNREACHABLE')]);
   });
 
+  it.each([
+    ['run', /ran out of time: --timeout ended it at its limit of 1s\.\n.*by --timeout, or let it write checkpoints/],
+    [
+      'find-batch',
+      /launch of the search ran out of time: --timeout ended it at its limit of 1s\.\n.*by --timeout: a launch/,
+    ],
+  ])('tells that --timeout ended a launch of %s', async (verb, says) => {
+    const job = verb === 'run' ? ['--no-tune', '--time', '1h', '--', 'sleep'] : ['--', 'sleep', '6{micro_batch}'];
+    const options = ['--name', `late-${verb}`, '--device', 'cpu', '--budget', '99MiB', '--timeout', '1'];
+    const { code, stderr } = await oomtune.call([verb, ...options, ...job, ...(verb === 'run' ? ['60'] : [])]);
+    expect([code, stderr]).toEqual([4, expect.stringMatching(says)]);
+    expect(stderr).toContain('(OOMTUNE_TIME_LIMIT)');
+    expect(stderr).not.toContain('SIGTERM');
+  });
+
   it('says of one that was killed that it was', async () => {
     const job = ['--device', 'cpu', '--no-tune', '--', 'sh', '-c', 'sleep 600'];
     const { child, ended } = oomtune.start(['run', '--name', 'killed', ...job]);

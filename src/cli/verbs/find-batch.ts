@@ -55,6 +55,11 @@ function notFound(report: FindBatchReport): OomtuneError {
       `${advice ?? 'Give a larger --budget.'}${notes}${shown}`,
     );
   }
+  if (report.failure?.class === 'timeout') {
+    const message = `A launch of the search ran out of time: ${report.failure.evidence ?? 'nothing says how'}`;
+    const advice = `${report.failure.advice ?? 'Give it more time by --timeout.'}${notes}`;
+    return new OomtuneError('OOMTUNE_TIME_LIMIT', message, advice);
+  }
   const what = kind.endsWith('_oom') ? '' : ', and not for want of memory';
   return new OomtuneError(
     'OOMTUNE_JOB_FAILED',

@@ -1,6 +1,5 @@
 import { constants } from 'node:os';
 import { type ErrorCode, OomtuneError, usageError } from '../../common/errors.js';
-import { formatSpan } from '../../common/span.js';
 import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
 import { codeOfMisfit, interrupted, nothingFits, renderError, unsaid } from '../errors.js';
@@ -27,13 +26,12 @@ export default (async ({ options, command }, context) => {
   context.progress.close();
   if (typeof file === 'string') await writeResult(file, `${JSON.stringify(report, null, 2)}\n`);
   if (context.signal.aborted) throw interrupted();
-  return codeOf(report, request.options.timeSeconds, context);
+  return codeOf(report, context);
 }) satisfies Verb;
 
 /** The job's exit code; 128 + n for signal n; ours if nothing ran. */
-function codeOf(report: RunReport, timeSeconds: number | null | undefined, context: Context): number {
+function codeOf(report: RunReport, context: Context): number {
   const { failure } = report;
-  const limit = timeSeconds ? `, its limit of ${formatSpan(timeSeconds)}` : '';
   if (report.exit_code === 0 && report.outcome === 'succeeded') return 0;
   if (report.exit_code === null && report.signal === null && report.outcome === 'exhausted')
     return tell(codeOfMisfit(failure?.reason), nothingFits(failure));
@@ -49,7 +47,8 @@ function codeOf(report: RunReport, timeSeconds: number | null | undefined, conte
     const message = `${how}: ${failure?.class ?? 'device_oom'}. ${report.next_start}`;
     return tell('OOMTUNE_SMALLER_NEXT', message);
   }
-  if (report.outcome === 'timeout') return tell('OOMTUNE_TIME_LIMIT', `${how}${limit}.`);
+  if (report.outcome === 'timeout')
+    return tell('OOMTUNE_TIME_LIMIT', `${how}${failure?.cause ? `: ${failure.cause}` : '.'}`);
   const ours = tell('OOMTUNE_JOB_FAILED', failure ? `${how}: ${failure.class}. ${failure.cause}`.trim() : `${how}.`);
   if (report.exit_code !== null && report.exit_code !== 0) return report.exit_code;
   if (report.signal !== null) return 128 + (constants.signals[report.signal as NodeJS.Signals] ?? 0);

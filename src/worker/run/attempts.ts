@@ -6,6 +6,7 @@ import type { Exit } from '../../contract/launch.js';
 import type { Config, Cut } from '../../contract/rung.js';
 import type { Run } from '../../runtime/types.js';
 import { Detached, isEnded, letsGo } from '../launch/detached.js';
+import { namingLimit } from '../launch/ended-late.js';
 import type { SessionHooks } from '../launch/hook-report.js';
 import { launchJob, remarksTo } from '../launch/launch.js';
 import { Session } from '../launch/session.js';
@@ -111,7 +112,7 @@ export class Attempts {
     const ended = checkpoint.after(session);
     const failed = ended === null && (exit.code !== 0 || exit.ended_by !== 'job');
     await (failed || ended !== null ? first?.settled() : first?.succeeded(session, exit));
-    const diagnosis = failed
+    const found = failed
       ? await diagnoseSession(session, exit, target.kind, {
           growth: growth.perStep(),
           keptBy: growth.keptBy,
@@ -119,6 +120,7 @@ export class Attempts {
           ...(await target.memory.surroundings()),
         })
       : null;
+    const diagnosis = found && namingLimit(found, exit, 'run', this.request.options);
     if (diagnosis?.reason === 'worker' && this.#keepsLoader(target, session)) diagnosis.cure = 'none';
     // Only a search has a use for what waits.
     if (session.spared && (first === null || signal.aborted || diagnosis?.class !== 'device_oom'))

@@ -108,7 +108,7 @@ export function observeDeath(probe: Probe, ran: ProbeRun, diagnosis: Diagnosis, 
     refused_bytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,
     unallocated_bytes: held === null || used === null ? null : Math.max(0, held - used),
     free_bytes: diagnosis.fields.free_bytes,
-    evidence: diagnosis.evidence ?? describeExit(exit),
+    evidence: diagnosis.evidence ?? (exit.ended_by === 'timeout' ? diagnosis.cause : describeExit(exit)),
     alive: false,
   };
 }

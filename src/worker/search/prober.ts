@@ -5,6 +5,7 @@ import type { Observation, Probe } from '../../contract/measurement.js';
 import { type Cut, type Rung, rungName } from '../../contract/rung.js';
 import { failsAlone } from '../../tuner/index.js';
 import type { Constraints } from '../../tuner/types.js';
+import { namingLimit } from '../launch/ended-late.js';
 import { isLost } from '../launch/ends.js';
 import type { Session } from '../launch/session.js';
 import type { Target } from '../target.js';
@@ -201,8 +202,8 @@ export class Prober {
     }
     // If the hook saw the exception, the exit of the launcher (a shell script goes on after an error) says nothing.
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
-    const surroundings = await this.target.memory.surroundings();
-    const verdict = this.#tooLarge(probe, await diagnoseSession(session, end, this.target.kind, surroundings));
+    const found = await diagnoseSession(session, end, this.target.kind, await this.target.memory.surroundings());
+    const verdict = this.#tooLarge(probe, namingLimit(found, end, 'search', this.request.options));
     if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
     const evidence = verdict.evidence ?? verdict.class;
     if (verdict.class === 'user_error' && isSecond) return this.#alone(probe, evidence);
