@@ -41,6 +41,8 @@ export class SupervisedRun implements Run {
   private asked: 'cancel' | 'timeout' | null = null;
   /** When that was (ms of the monotonic clock, which stops while the machine sleeps). */
   private askedAt = Number.POSITIVE_INFINITY;
+  /** When it began, by the same clock, which nobody sets: how long ago a run that is found began, only the other one tells. */
+  private readonly begunAt: number;
 
   constructor(
     private readonly addon: Addon,
@@ -48,6 +50,7 @@ export class SupervisedRun implements Run {
     private readonly record: SupervisorRecord,
   ) {
     this.logFile = join(dir, 'log');
+    this.begunAt = performance.now() - Math.max(0, Date.now() - Date.parse(record.started_at));
   }
 
   get supervisorPid(): number {
@@ -126,8 +129,8 @@ export class SupervisedRun implements Run {
 
   /** Whether it exceeded its time limit by `ms`. */
   private isLate(ms: number): boolean {
-    const { timeout_ms: limit, started_at: started } = this.record;
-    return limit > 0 && Date.now() > Date.parse(started) + limit + ms;
+    const { timeout_ms: limit } = this.record;
+    return limit > 0 && performance.now() > this.begunAt + limit + ms;
   }
 
   /** The end of a run with stuck processes: as its main process ended, or as killed. */

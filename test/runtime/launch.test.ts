@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { createRuntime } from '../../src/runtime/index.js';
 import { freshDir, launchSpec, PYTHON } from './helpers.js';
 
@@ -42,6 +42,13 @@ describe('a launch', () => {
 
   test('tells the exit code', async () => {
     expect((await run(['sh', '-c', 'exit 42'])).exit).toMatchObject({ code: 42, signal: null, ended_by: 'job' });
+  });
+
+  test('keeps its time though the clock is set on meanwhile', async () => {
+    const started = await runtime.launch(launchSpec(['sleep', '3'], { timeoutSeconds: 60 }));
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 2 * 3600_000 });
+    const exit = await started.wait().finally(() => vi.useRealTimers());
+    expect(exit).toMatchObject({ code: 0, ended_by: 'job' });
   });
 
   test('tells the signal', async () => {

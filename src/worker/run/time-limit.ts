@@ -23,6 +23,7 @@ export const isTimeUp = (signal: AbortSignal): boolean => signal.aborted && sign
 /** The job's `--time`, from its first launch on, searches and relaunches included; its supervisor ends a run as well. */
 export class TimeLimit {
   readonly #abort = new AbortController();
+  /** In ms of the monotonic clock, as the other one may be set; null: nothing was launched yet. */
   #until: number | null;
   #timer: NodeJS.Timeout | null = null;
   #unlisten: () => void = () => {};
@@ -31,7 +32,9 @@ export class TimeLimit {
     private readonly seconds: number,
     startedAt: string | null,
   ) {
-    this.#until = startedAt === null ? null : Date.parse(startedAt) + seconds * 1000;
+    // What began in another process has its time by the clock that both have.
+    const ago = startedAt === null ? null : Date.now() - Date.parse(startedAt);
+    this.#until = ago === null ? null : performance.now() - ago + seconds * 1000;
   }
 
   /** Null: no limit. */
@@ -61,7 +64,7 @@ export class TimeLimit {
 
   /** Seconds that are left for a new launch. */
   private get left(): number {
-    return this.#until === null ? this.seconds : Math.max(0.001, (this.#until - Date.now()) / 1000);
+    return this.#until === null ? this.seconds : Math.max(0.001, (this.#until - performance.now()) / 1000);
   }
 
   stop(): void {
@@ -71,12 +74,12 @@ export class TimeLimit {
 
   #begin(): void {
     if (this.#until !== null) return;
-    this.#until = Date.now() + this.seconds * 1000;
+    this.#until = performance.now() + this.seconds * 1000;
     this.#arm();
   }
 
   #arm(least = 0): void {
-    const ms = Math.max(least, (this.#until as number) - Date.now());
+    const ms = Math.max(least, (this.#until as number) - performance.now());
     if (ms <= 0) this.#abort.abort(new TimeUp(this.seconds));
     else this.#timer = setTimeout(() => this.#arm(), Math.min(ms, LONGEST_MS));
   }
