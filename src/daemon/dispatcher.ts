@@ -42,7 +42,8 @@ export class Dispatcher {
       this.#waiting = true;
       if ('dead' in blocker) {
         this.log.info({ job: job.job, why: blocker.dead }, 'a job can never start');
-        const failure = { class: 'cancelled' as const, evidence: blocker.dead, fields: {} };
+        const { dead: evidence, advice } = blocker;
+        const failure = { class: 'cancelled' as const, evidence, fields: { advice } };
         await this.store.jobs.patch(job.job, { state: 'failed', reason: blocker.dead, failure });
       } else if (job.reason !== blocker.waits) {
         await this.store.jobs.patch(job.job, { reason: blocker.waits });
@@ -54,7 +55,7 @@ export class Dispatcher {
   }
 
   /** What blocks it by `--after` or `--after-any`. */
-  async #blocker(job: StoredJob, pending: StoredJob[]): Promise<{ dead: string } | { waits: string } | null> {
+  async #blocker(job: StoredJob, pending: StoredJob[]): Promise<Dead | { waits: string } | null> {
     const { after, afterAny = [] } = job.options;
     const waits: string[] = [];
     const runs: string[] = [];
@@ -63,7 +64,11 @@ export class Dispatcher {
       const near = pending.find((one) => one.job === id);
       const found = near === undefined ? await this.store.jobs.find(id) : { is: 'job' as const, job: near };
       if (found.is === 'missing' && !success) continue; // so long ago that it was forgotten
-      if (found.is === 'missing') return { dead: `${id}, which it was to come after, is not known any more` };
+      if (found.is === 'missing')
+        return {
+          dead: `${id}, which it was to come after, is not known any more`,
+          advice: `Submit it again without --after ${id}.`,
+        };
       if (found.is === 'unreadable') {
         (success ? waits : runs).push(`${id} (its record cannot be read)`);
         continue;
@@ -72,7 +77,10 @@ export class Dispatcher {
       if (known.state === 'succeeded') continue;
       if (ENDED_STATES.includes(known.state) && !success) continue;
       if (ENDED_STATES.includes(known.state))
-        return { dead: `${id}, which it was to come after, ended as ${known.state}` };
+        return {
+          dead: `${id}, which it was to come after, ended as ${known.state}`,
+          advice: `\`oomtune retry ${id}\` first and then this one, or submit it with --after-any ${id}, which takes any end.`,
+        };
       (success ? waits : runs).push(`${id} (${known.state})`);
     }
     const parts = [
@@ -81,6 +89,12 @@ export class Dispatcher {
     ].filter(Boolean);
     return parts.length === 0 ? null : { waits: `waits for ${parts.join(', and for ')}` };
   }
+}
+
+/** Why it can never start, and what to do. */
+interface Dead {
+  dead: string;
+  advice: string;
 }
 
 /** By priority, then by submission. */

@@ -163,6 +163,7 @@ test('--after waits for success, and says what it waits for; a job whose way is 
   const behind = await host.shell('true', { after: [barred] });
   expect(await host.state(barred, 'failed')).toMatchObject({
     reason: `${bad}, which it was to come after, ended as failed`,
+    failure: { fields: { advice: expect.stringContaining(`\`oomtune retry ${bad}\` first and then this one`) } },
   });
   await host.state(behind, 'failed');
   expect([host.starts(barred), host.starts(behind)]).toEqual([0, 0]);
