@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { diagnosis } from './diagnosis.js';
 import { failure } from './failure.js';
-import { bytes, count, text, whole } from './fields.js';
+import { bytes, count, text, time, whole } from './fields.js';
 import { knobAnswer } from './knob.js';
 import { refusal } from './launch.js';
 import { memoryBreakdown, probeRecord, speedComparison } from './measurement.js';
@@ -114,6 +114,8 @@ export const runReport = z.object({
   rehearsal: rehearsal.optional(),
   launches: whole,
   wall_s: z.number(),
+  /** When the launch that it ended with was over, whoever looks later; absent: it ended without one. */
+  ended_at: time.optional(),
   /** Which process of it was killed and is still there, as the kernel holds on to it; absent: nothing of it is left. */
   still_running: z.string().optional(),
   /** With `--requeue`: what its next start does otherwise, so that a scheduler should start it again; absent: nothing. */

@@ -16,6 +16,7 @@ export function outcomeOf(report: RunReport): Partial<Omit<JobRecord, 'slurm'>> 
     state,
     reason: report.still_running ?? null,
     exit_code: report.exit_code,
+    ...(report.ended_at === undefined ? {} : { ended_at: report.ended_at }),
     config: report.config && configOf(report.config, report.config),
     key: report.key,
     failure:
@@ -56,7 +57,8 @@ export function failureOf(error: unknown): Partial<JobRecord> {
 
 /** The same for a run without a diagnosis, by its exit alone. */
 export function plainOutcome(exit: Exit): Partial<JobRecord> {
-  if (exit.code === 0) return { state: 'succeeded', reason: stuckReason(exit), exit_code: 0, failure: null };
+  const { ended_at } = exit;
+  if (exit.code === 0) return { state: 'succeeded', reason: stuckReason(exit), exit_code: 0, ended_at, failure: null };
   const late = exit.ended_by === 'timeout';
   const lost = exit.ended_by === 'supervisor-lost';
   const evidence = exit.error ?? `It ended with ${exit.signal ?? `status ${exit.code}`}.`;
@@ -64,6 +66,7 @@ export function plainOutcome(exit: Exit): Partial<JobRecord> {
     state: late ? 'timeout' : 'failed',
     reason: stuckReason(exit),
     exit_code: exit.code,
+    ended_at,
     failure: { class: late ? 'timeout' : lost ? 'killed' : 'user_error', evidence, fields: { signal: exit.signal } },
   };
 }

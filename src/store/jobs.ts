@@ -48,10 +48,10 @@ export class JobStore extends JobReader {
     if (checked.options.notify && checked.environment) await new NotifyStore(this.redis, this.keys).owe(checked.job);
   }
 
-  /** Writes into a record if it may: `ended`: the job has ended; `lost`: another claim holds; `held`: it was put on hold. */
+  /** Writes into a record if it may (an end is of this moment, unless the patch tells of another): `ended`: the job has ended; `lost`: another claim holds; `held`: it was put on hold. */
   async patch(id: string, patch: Partial<JobRecord>, claim = ''): Promise<PatchResult> {
-    const { state = '', job: _job, ended_at: _ended, ...rest } = patch;
-    return (await this.#run('job/patch', id, [claim, now(), state, ...toFields(rest)])) as PatchResult;
+    const { state = '', job: _job, ended_at, ...rest } = patch;
+    return (await this.#run('job/patch', id, [claim, ended_at ?? now(), state, ...toFields(rest)])) as PatchResult;
   }
 
   /** Makes a host answer for a job, and reads it in the same step. `unreadable`: it was left as it is. */

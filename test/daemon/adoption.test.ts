@@ -44,9 +44,13 @@ test('a job that ends while no daemon lives is recorded by the next', async () =
   await host.kill();
   await until(() => host.processes().length === 0);
   expect((await host.job(bad)).state).toBe('running'); // nobody could say otherwise
+  const over = Date.now();
+  await sleep(1500);
   await host.start();
-  await host.state(good, 'succeeded');
-  expect(await host.state(bad, 'failed')).toMatchObject({ exit_code: 3 });
+  expect(Date.parse((await host.state(good, 'succeeded')).ended_at ?? '')).toBeLessThanOrEqual(over);
+  const last = await host.state(bad, 'failed');
+  expect(last).toMatchObject({ exit_code: 3 });
+  expect(Date.parse(last.ended_at ?? '')).toBeLessThanOrEqual(over);
   expect([host.starts(good), host.starts(bad)]).toEqual([1, 1]);
   expect(await host.leftOver()).toEqual([]);
 });

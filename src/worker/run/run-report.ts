@@ -41,6 +41,7 @@ export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null
     blind: exit.ledger?.blind ?? false,
     resident_bytes: exit.resident_bytes ?? null,
     failure,
+    ended_at: exit.ended_at,
     ...(exit.stuck === undefined || exit.error === null ? {} : { still_running: exit.error }),
   };
 }

@@ -1,4 +1,4 @@
--- ARGV: id, claim ('' for none asked), now (ISO), new state ('' for the same), field, value, … → ok | missing | ended | lost | held.
+-- ARGV: id, claim ('' for none asked), when it ends, if it does (ISO), new state ('' for the same), field, value, … → ok | missing | ended | lost | held.
 if not state then return 'missing' end
 if ENDED[state] then return 'ended' end
 if ARGV[2] ~= '' and redis.call('HGET', job, 'claim') ~= ARGV[2] then return 'lost' end
