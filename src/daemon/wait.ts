@@ -39,14 +39,16 @@ const SLURM_LOOK_MS = 2000;
 /** For one that may be about to be written back. */
 const BACK_LOOK_MS = 1000;
 
-/** Waits until all have ended, and calls back for each. Throws OOMTUNE_NO_SUCH_JOB, or the signal's reason. */
+/** Waits until all have ended, and calls back for each, and with each reason for which one has not, when it is seen. Throws OOMTUNE_NO_SUCH_JOB, or the signal's reason. */
 export async function waitForJobs(
   store: Store,
   ids: string[],
   signal: AbortSignal,
   onEnd: (job: JobRecord) => void = () => {},
+  onReason: (job: JobRecord) => void = () => {},
 ): Promise<JobRecord[]> {
   const ended = new Map<string, JobRecord>();
+  const reasons = new Map<string, string | null>();
   const left = () => ids.filter((id) => !ended.has(id));
   const due = new Set(ids);
   const presence = new Presence();
@@ -71,7 +73,11 @@ export async function waitForJobs(
           lookMs = BACK_LOOK_MS;
           continue;
         }
-        if (!ENDED_STATES.includes(job.state)) continue;
+        if (!ENDED_STATES.includes(job.state)) {
+          if (job.reason !== null && reasons.get(id) !== job.reason) onReason(job);
+          reasons.set(id, job.reason);
+          continue;
+        }
         ended.set(id, job);
         onEnd(job);
       }

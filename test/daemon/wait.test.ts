@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { showLogs } from '../../src/cli/verbs/logs.js';
 import type { JobRecord } from '../../src/contract/job.js';
 import { cancelJob, waitForJobs } from '../../src/daemon/index.js';
-import { failure } from '../store/home.js';
+import { failure, until } from '../store/home.js';
 import { Host, sleep } from './host.js';
 
 let host: Host;
@@ -51,6 +51,18 @@ test('who waits asks nothing of Redis until an end is announced', async () => {
   expect(await reads()).toBe(before);
   for (const id of ids) await cancelJob(store, id);
   expect((await waits).map((job) => job.state)).toEqual(['cancelled', 'cancelled']);
+});
+
+test('who waits is told once why a job does not start', async () => {
+  const store = await host.store();
+  const ids = [await host.shell('true'), await host.shell('true')]; // there is no daemon
+  for (const [at, reason] of ['waits for room', null].entries()) await store.jobs.patch(ids[at] as string, { reason });
+  const told: string[] = [];
+  const waits = waitForJobs(store, ids, forEver, undefined, ({ job, reason }) => told.push(`${job} ${reason}`));
+  await until(async () => told.length > 0);
+  for (const id of ids) await cancelJob(store, id);
+  await waits;
+  expect(told).toEqual([`${ids[0]} waits for room`]);
 });
 
 test('an end that nobody could hear of is found when the connection is back', async () => {

@@ -1,4 +1,5 @@
 import { plainText } from '../../common/terminal.js';
+import type { JobRecord } from '../../contract/job.js';
 import { namedJobs } from '../jobs.js';
 import { statusEntries } from '../status-entry.js';
 import type { Verb } from '../verb.js';
@@ -9,10 +10,17 @@ export default (async ({ args }, context) => {
   const named = await namedJobs(store, args, out); // @ is the latest of now, not of later
   const { waitForJobs } = await import('../../daemon/index.js');
   const ids = named.map(({ job }) => job);
-  const jobs = await waitForJobs(store, ids, signal, (job) => {
-    const why = job.failure ? `: ${job.failure.class}${job.failure.evidence ? `, ${job.failure.evidence}` : ''}` : '';
-    out.note(plainText(`${job.job}  ${job.name}  ${job.state}${why}`));
-  });
+  const tell = ({ job, name, state }: JobRecord, why: string) => out.note(plainText(`${job}  ${name}  ${state}${why}`));
+  const jobs = await waitForJobs(
+    store,
+    ids,
+    signal,
+    (job) => {
+      const { class: what, evidence } = job.failure ?? {};
+      tell(job, what === undefined ? '' : `: ${what}${evidence ? `, ${evidence}` : ''}`);
+    },
+    (job) => tell(job, `: ${job.reason}`),
+  );
   if (out.json) out.document('wait', { schema: 1, jobs: await statusEntries(store, jobs) });
   const failed = jobs
     .filter((job) => job.state !== 'succeeded')
