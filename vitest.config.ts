@@ -36,6 +36,7 @@ const SECONDS: [path: string, seconds: number][] = [
   ['test/guides/', 100],
   ['test/package/', 100],
   ['test/cli/slurm', 400],
+  ['test/cli/redis-outage', 70],
   ['test/cli/', 40],
   ['test/daemon/search', 200],
   ['test/daemon/sharing', 160],

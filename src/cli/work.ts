@@ -1,9 +1,10 @@
+import { unlessAborted } from '../common/within.js';
 import type { JobOptions } from '../contract/options.js';
 import type { FindBatchReport, RunReport } from '../contract/reports.js';
 import type { JobSignal } from '../runtime/types.js';
 import { hostName } from '../store/process-identity.js';
 import { stemOfCommand } from '../worker/command/index.js';
-import type { WorkDeps, WorkRequest } from '../worker/types.js';
+import type { Records, WorkDeps, WorkRequest } from '../worker/types.js';
 import type { Context } from './context.js';
 import { ForegroundNotice, notifyTarget, toldOf } from './notify.js';
 
@@ -52,7 +53,17 @@ export async function workDeps(
     around: (work) => record.around(() => (notice === null ? work() : notice.around(work, toldOf))),
     deps: {
       runtime,
-      records: () => context.store(),
+      records: async () => {
+        const { recommendations: all, leasing } = await context.store();
+        // Who interrupts does not wait for a Redis that is away
+        const now = <T>(work: () => Promise<T>): Promise<T> => unlessAborted(context.signal, work);
+        const recommendations: Records['recommendations'] = {
+          get: (key) => now(() => all.get(key)),
+          put: (found, job) => now(() => all.put(found, job)),
+          demote: (key, knownBad, job) => now(() => all.demote(key, knownBad, job)),
+        };
+        return { recommendations, leasing };
+      },
       signal: context.signal,
       progress: (event) => {
         context.progress.show(event);

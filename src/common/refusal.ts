@@ -68,9 +68,16 @@ export function refusal(thrown: unknown, home: string | null): OomtuneError | nu
   return ours && code !== 'ENOENT' && code !== 'EEXIST' ? unusableFolder(home, thrown) : null;
 }
 
+/** What to do about an error reply of Redis; null: it is none that is known. */
+export const remedyOf = (reply: string): string | null => meaningOf(reply)?.[1] ?? null;
+
+function meaningOf(reply: string): (typeof REDIS)[string] | undefined {
+  const denied = /The user executing the script can't|ACL failure in script/.test(reply); // how a script is told NOPERM
+  return REDIS[denied ? 'NOPERM' : (/WRONGTYPE|^[A-Z]+/.exec(reply)?.[0] ?? '')];
+}
+
 function refusedByRedis(error: Error): OomtuneError | null {
-  const denied = /The user executing the script can't|ACL failure in script/.test(error.message); // how a script is told NOPERM
-  const [why, remedy] = REDIS[denied ? 'NOPERM' : (/WRONGTYPE|^[A-Z]+/.exec(error.message)?.[0] ?? '')] ?? [];
+  const [why, remedy] = meaningOf(error.message) ?? [];
   if (why === undefined || remedy === undefined) return null;
   const keys = error.message.includes('WRONGTYPE') ? keysOf(error) : '';
   return new OomtuneError('OOMTUNE_REDIS_REFUSED', `Redis refused a command: ${why}${keys}.`, remedy, {

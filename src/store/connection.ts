@@ -8,7 +8,7 @@ import { parseRedisUrl, type RedisTarget, unixUrl } from './url.js';
 /** `refuses`: it answers with errors. */
 export type OutageState = 'lost' | 'refuses' | 'back';
 
-/** Called when Redis goes, comes back, or refuses a write that has to be made. */
+/** Called when Redis goes (`why`: what to do), comes back, or refuses a write that has to be made (`why`: its error). */
 export type OutageListener = (state: OutageState, shown: string, why: string) => void;
 
 const CONNECT_MS = 5000;
@@ -182,7 +182,10 @@ export class Connection {
   #tell(lost: boolean): void {
     if (this.#lost === lost || this.#closed) return;
     this.#lost = lost;
-    this.listener(lost ? 'lost' : 'back', this.target.shown, '');
+    const remedy = this.embedded
+      ? '`oomtune redis status` tells of it, and `oomtune status` starts it.'
+      : 'Start it again, or see why this host does not reach it.';
+    this.listener(lost ? 'lost' : 'back', this.target.shown, lost ? remedy : '');
   }
 }
 

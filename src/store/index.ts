@@ -3,6 +3,7 @@
  * `url` null: the embedded Redis. Later outages are waited out, and told on stderr or to `onOutage`.
  */
 import type { Log } from '../common/log.js';
+import { remedyOf } from '../common/refusal.js';
 import type { RedisStatus } from '../contract/verbs.js';
 import { Connection, type OutageListener, type OutageState } from './connection.js';
 import { Durations } from './durations.js';
@@ -121,9 +122,9 @@ export async function redisStatus(options: { url?: string | null } = {}): Promis
 function sayOutage(state: OutageState, shown: string, why: string): void {
   process.stderr.write(
     state === 'lost'
-      ? `oomtune: Redis at ${shown} does not answer; waiting for it\n`
+      ? `oomtune: Redis at ${shown} does not answer. What is to be read or written there waits; a running job goes on.\n  ${why}\n`
       : state === 'refuses'
-        ? `oomtune: Redis at ${shown} answers with an error (${why}); waiting until it does not\n`
+        ? `oomtune: Redis at ${shown} answers with an error (${why}). What is to be written waits; a running job goes on.\n  ${remedyOf(why) ?? 'Its log may say why.'}\n`
         : 'oomtune: Redis is back\n',
   );
 }

@@ -1,4 +1,5 @@
 import { usageError } from '../../common/errors.js';
+import type { ForegroundLease } from '../../contract/state.js';
 import { printStatus } from '../running.js';
 import type { Verb } from '../verb.js';
 
@@ -24,8 +25,23 @@ export const stop: Verb = async (_invocation, context) => {
     );
   }
   const { stopRedis } = await import('../../store/index.js');
+  for (const { foreground, process } of await users())
+    context.out.note(
+      `note: oomtune ${foreground.verb} of ${foreground.name} (process ${process.pid}) uses it: what its job takes cannot be recorded until it runs again.`,
+    );
   const stopped = await stopRedis();
   if (context.out.json) context.out.document('redis-stop', { schema: 1, stopped });
   else context.out.note(stopped ? 'stopped' : 'it was not running');
   return 0;
 };
+
+/** What works with it in the foreground; none where it refuses to say, as it is to be stopped all the same. */
+async function users(): Promise<ForegroundLease[]> {
+  const { openStore, redisStatus } = await import('../../store/index.js');
+  if ((await redisStatus()).version === null) return [];
+  const store = await openStore();
+  return store.leasing
+    .foreground()
+    .catch(() => [])
+    .finally(() => store.close());
+}

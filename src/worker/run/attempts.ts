@@ -19,6 +19,7 @@ import type { FirstRun } from './first-run.js';
 import { Pieces } from './fragmentation.js';
 import { Growth } from './growth.js';
 import type { JobProgress } from './job-progress.js';
+import type { LastWrites } from './last-writes.js';
 import { isMadeToResume } from './resumption.js';
 import { scriptTextIn } from './script-text.js';
 import { isTimeUp } from './time-limit.js';
@@ -58,6 +59,7 @@ export class Attempts {
     private readonly deps: WorkDeps,
     private readonly launches: WorkRequest['launches'],
     private readonly jobProgress: JobProgress,
+    private readonly lastWrites: LastWrites,
   ) {}
 
   /** One launch, or an adopted one, until its whole tree is gone. */
@@ -96,7 +98,8 @@ export class Attempts {
       adopted === null
         ? await launchJob(owner, { config, resume: jobProgress.made, watched: first !== null, hooks, why })
         : await Session.adopt(adopted, this.deps.log, hooks);
-    await lease.attach(session.run);
+    // In an outage of Redis the job is looked after all the same.
+    await Promise.race([lease.attach(session.run), session.ended(), aborted(signal)]);
     const last = launches.at(-1);
     const { logFile } = session.run;
     this.deps.progress({ type: 'running', config, launch: last?.launch ?? 1, logFile, watched: first !== null });
@@ -111,7 +114,10 @@ export class Attempts {
     let exit = await this.#waitForEnd(session, signal).finally(unlisten);
     const ended = checkpoint.after(session);
     const failed = ended === null && (exit.code !== 0 || exit.ended_by !== 'job');
-    await (failed || ended !== null ? first?.settled() : first?.succeeded(session, exit));
+    if (first !== null) {
+      const recorded = failed || ended !== null ? first.settled() : first.succeeded(session, exit);
+      await this.lastWrites.wait(recorded, UNRECORDED);
+    }
     const found = failed
       ? await diagnoseSession(session, exit, target.kind, {
           growth: growth.perStep(),
@@ -204,6 +210,7 @@ export class Attempts {
   }
 }
 
+const UNRECORDED = 'what it takes is not recorded, and the next run measures it again';
 /** The exit code of a program that gives up. */
 const FAILED = 1;
 /** A job that ends within this time needs no word. */

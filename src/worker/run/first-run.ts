@@ -1,4 +1,6 @@
 import { OomtuneError } from '../../common/errors.js';
+import { homePath } from '../../common/home.js';
+import { refusal } from '../../common/refusal.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 import { asRecord, type Observation, type Probe } from '../../contract/measurement.js';
@@ -15,6 +17,7 @@ import { unheardRefusal } from '../search/unheard.js';
 import { type Measurement, stepsToGo } from '../search/worst-rank.js';
 import type { Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
+import type { LastWrites } from './last-writes.js';
 import { withCommand } from './reuse.js';
 import { CACHING, holdsNote, isSameMemory } from './verification.js';
 
@@ -55,6 +58,7 @@ export class FirstRun {
     private readonly target: Target,
     private readonly launches: WorkRequest['launches'],
     private readonly lease: Lease,
+    private readonly lastWrites: Pick<LastWrites, 'tell'>,
   ) {
     this.journal = [...request.journal];
   }
@@ -174,9 +178,10 @@ export class FirstRun {
       for (const text of [...notes, ...(beside === null ? [] : [beside])]) deps.progress({ type: 'note', text });
     } catch (error) {
       if (deps.signal.aborted) return;
-      deps.log.warn({ err: error }, 'what the job takes could not be recorded');
-      const why = error instanceof OomtuneError ? error.message : String(error);
-      deps.progress({ type: 'note', text: `What the job takes could not be recorded: ${why}` });
+      if (request.purpose === 'submit') deps.log.warn({ err: error }, 'what the job takes could not be recorded'); // nobody reads the note
+      const known = error instanceof OomtuneError ? error : refusal(error, homePath());
+      const why = known === null ? String(error) : `${known.message} ${known.remedy}`;
+      this.lastWrites.tell(`What the job takes could not be recorded: ${why}`);
     }
   }
 

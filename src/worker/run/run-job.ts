@@ -13,6 +13,7 @@ import { type Attempt, Attempts } from './attempts.js';
 import { Choices } from './choices.js';
 import { FirstRun, startsAsItStands } from './first-run.js';
 import { JobReports } from './job-reports.js';
+import { LastWrites } from './last-writes.js';
 import { type Relaunch, Relaunches } from './relaunches.js';
 import { progressSince } from './resumption.js';
 import type { Choice } from './reuse.js';
@@ -37,6 +38,7 @@ class JobRun {
   readonly #attempts: Attempts;
   readonly #choices: Choices;
   readonly #reports: JobReports;
+  readonly #lastWrites: LastWrites;
   /** The run that shows what it takes; null: that is known, or nothing is to be recorded. */
   #first: FirstRun | null = null;
 
@@ -46,7 +48,8 @@ class JobRun {
   ) {
     this.#launches = [...request.launches];
     this.#relaunches = new Relaunches(request, deps);
-    this.#attempts = new Attempts(request, deps, this.#launches, this.#relaunches.jobProgress);
+    this.#lastWrites = new LastWrites(request, deps);
+    this.#attempts = new Attempts(request, deps, this.#launches, this.#relaunches.jobProgress, this.#lastWrites);
     this.#choices = new Choices(request, deps, this.#launches);
     this.#reports = new JobReports(request, deps, this.#launches, this.#attempts);
   }
@@ -76,7 +79,7 @@ class JobRun {
       if (error instanceof StillRunning) this.#attempts.left = error;
       throw error;
     } finally {
-      if (!keep) await giveBack(lease, this.#attempts.left);
+      if (!keep) await this.#lastWrites.wait(giveBack(lease, this.#attempts.left), RESERVED);
     }
   }
 
@@ -105,7 +108,7 @@ class JobRun {
   /** Whether the run itself is to show what it takes. */
   #watch(target: Target, lease: Lease): boolean {
     if (!startsAsItStands(target, this.request.options)) return false;
-    this.#first = new FirstRun(this.request, this.deps, target, this.#launches, lease);
+    this.#first = new FirstRun(this.request, this.deps, target, this.#launches, lease, this.#lastWrites);
     return true;
   }
 
@@ -224,3 +227,5 @@ class JobRun {
     this.deps.progress({ type: 'note', text: text.trim() });
   }
 }
+
+const RESERVED = 'what was reserved for it is freed when a job or a daemon next asks for it here';
