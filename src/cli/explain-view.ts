@@ -237,7 +237,7 @@ function ending(job: JobRecord, paint: Paint): string {
   const where = detail('where', diedWhere(job));
   switch (job.state) {
     case 'succeeded':
-      return `It ${paint('green', 'succeeded')}${when}.`;
+      return `It ${paint('green', 'succeeded')}${when}.${why}`;
     case 'cancelled':
       return `It was cancelled${exited}${when}.${why}`;
     case 'exhausted':

@@ -6,6 +6,8 @@ import { answersTo } from '../common/names.js';
 import { processLives } from '../common/process.js';
 import { namesIn, readText } from '../common/regular-file.js';
 import { ENDED_STATES, foregroundRecord, type JobRecord } from '../contract/job.js';
+import { plainOutcome } from '../daemon/outcome.js';
+import { readExit } from '../runtime/records.js';
 import { isJobId } from '../store/job-id.js';
 import { hostName } from '../store/process-identity.js';
 
@@ -38,7 +40,26 @@ function read(job: string): JobRecord | null {
   const { process: by, job: record } = parsed.data;
   const gone = record.host === hostName() && !processLives(by.pid, by.start_time);
   if (ENDED_STATES.includes(record.state) || !gone) return record;
-  return { ...record, state: 'failed', reason: 'oomtune itself was killed, or its machine went down.' };
+  return { ...record, ...endAlone(record) };
+}
+
+/** How a job ended whose oomtune was killed: what it had started is ended with it, unless it was over by itself. */
+function endAlone({ launches }: JobRecord): Partial<JobRecord> {
+  const last = launches.at(-1);
+  const exit = last === undefined ? null : readExit(last.dir);
+  const output = last === undefined ? '' : ` What it printed is in ${join(last.dir, 'log')}.`;
+  if (exit !== null && exit.ended_by === 'job' && last?.purpose === 'run') {
+    const reason = `oomtune itself was killed, or its machine went down, before it had recorded that.${output}`;
+    return { ...plainOutcome({ ...exit, ledger: null }), ended_at: exit.ended_at, reason };
+  }
+  const how =
+    exit !== null
+      ? ', and what it had launched was ended with it'
+      : last !== undefined
+        ? '; what it had launched ends with it, and has not left a record of its end'
+        : '';
+  const reason = `oomtune itself was killed, or its machine went down${how}.${output}`;
+  return { state: 'failed', ended_at: exit?.ended_at ?? null, reason };
 }
 
 function orNull(text: string): unknown {

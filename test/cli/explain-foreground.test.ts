@@ -123,7 +123,40 @@ describe('explain of a command in the foreground', () => {
     });
     child.kill('SIGKILL');
     await ended;
-    expect(await explain('killed')).toMatch(/It failed\. oomtune itself was killed, or its machine went down\./);
+    await vi.waitFor(
+      async () =>
+        expect(await explain('killed')).toMatch(
+          /It failed .*\. oomtune itself was killed, or its machine went down, and what it had launched was ended with it\. What it printed is in \/.*\/1\/log\./,
+        ),
+      { timeout: 20_000, interval: 500 },
+    );
+  });
+
+  it('says of a job that was over before its oomtune was killed how it ended', async () => {
+    const job = ['--device', 'cpu', '--no-tune', '--', 'sh', '-c', 'sleep 600'];
+    for (const [name, code] of Object.entries({ well: 0, ill: 7 })) {
+      const { child, ended } = oomtune.start(['run', '--name', name, ...job]);
+      await vi.waitFor(async () => expect(await explain(name)).toContain('and runs on'), {
+        timeout: 60_000,
+        interval: 200,
+      });
+      child.kill('SIGKILL');
+      await ended;
+      const folder = join(
+        oomtune.home,
+        'runs',
+        JSON.parse((await oomtune.call(['explain', name, '--json'])).stdout).job,
+      );
+      const exit = { schema: 1, code, signal: null, ended_by: 'job', error: null, host_oom: false, stragglers: 0 };
+      const at = new Date().toISOString();
+      await vi.waitFor(() => readFileSync(join(folder, '1', 'exit.json')), { timeout: 20_000, interval: 200 });
+      writeFileSync(join(folder, '1', 'exit.json'), JSON.stringify({ ...exit, started_at: at, ended_at: at }));
+      const told = await explain(name);
+      expect(told).toMatch(
+        code === 0 ? /It succeeded .* ago\. oomtune itself was killed/ : /It failed .* ago: user_error\./,
+      );
+      expect(told).toContain(`before it had recorded that. What it printed is in ${join(folder, '1', 'log')}`);
+    }
   });
 
   it('does not mind what else lies in the folder of the runs', async () => {
