@@ -17,7 +17,7 @@ export const recordPath = (job: string): string => join(homePath(), 'runs', job,
 /** The latest `run` or `find-batch` in the foreground of this id or name (`@`: of all); null: there is none whose record is left. Throws OOMTUNE_RECORD_UNREADABLE for an id whose record is damaged. */
 export function foregroundJob(handle: string): JobRecord | null {
   const found = namesIn(join(homePath(), 'runs'))
-    .map(read)
+    .map(readForeground)
     .filter((job) => job !== null)
     .filter(({ job, name }) => handle === '@' || job === handle || name === handle || answersTo(name, handle));
   const path = recordPath(handle);
@@ -31,8 +31,8 @@ export function foregroundJob(handle: string): JobRecord | null {
   return found.toSorted((a, b) => (a.submitted_at < b.submitted_at ? 1 : -1))[0] ?? null;
 }
 
-/** Null: a job of the queue, or a record that this version cannot read. */
-function read(job: string): JobRecord | null {
+/** The one of this id as it stands now. Null: a job of the queue, or a record that this version cannot read. */
+export function readForeground(job: string): JobRecord | null {
   const text = readText(recordPath(job));
   if (text === null) return null;
   const parsed = foregroundRecord.safeParse(orNull(text));

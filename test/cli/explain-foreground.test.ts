@@ -159,6 +159,32 @@ describe('explain of a command in the foreground', () => {
     }
   });
 
+  it('has its output shown by logs, and the other verbs say where it ran', async () => {
+    const job = ['--device', 'cpu', '--no-tune', '--', 'sh', '-c', 'echo one; echo two; exit 3'];
+    expect((await oomtune.call(['run', '--name', 'talks', ...job])).code).toBe(3);
+    const { job: id } = JSON.parse((await oomtune.call(['explain', 'talks', '--json'])).stdout);
+    expect(await oomtune.call(['logs', id])).toMatchObject({ code: 0, stdout: 'one\ntwo\n' });
+    expect((await oomtune.call(['logs', '-f', '-n', '1', 'talks'])).stdout).toBe('two\n');
+    for (const verb of ['status', 'wait', 'retry', 'cancel']) {
+      const { code, stderr } = await oomtune.call([verb, id]);
+      expect(code).toBe(6);
+      expect(stderr).toContain(`"${id}" is no job of the queue: it ran in the foreground (failed).`);
+      expect(stderr).toContain(`\`oomtune explain ${id}\` tells how it went, \`oomtune logs ${id}\` shows`);
+      expect(stderr).toContain(join(oomtune.home, 'runs', id, '1', 'log'));
+    }
+  });
+
+  it('has its output followed while it runs', async () => {
+    const job = ['--device', 'cpu', '--no-tune', '--', 'sh', '-c', 'echo one; sleep 4; echo two'];
+    const { ended } = oomtune.start(['run', '--name', 'longer', ...job]);
+    await vi.waitFor(async () => expect(await explain('longer')).toContain('and runs on'), {
+      timeout: 60_000,
+      interval: 200,
+    });
+    expect(await oomtune.call(['logs', '-f', 'longer'])).toMatchObject({ code: 0, stdout: 'one\ntwo\n' });
+    await ended;
+  });
+
   it('does not mind what else lies in the folder of the runs', async () => {
     const folder = join(oomtune.home, 'runs', 'j-other');
     mkdirSync(folder);

@@ -8,6 +8,7 @@ import { followSlurm } from '../../daemon/slurm/follow.js';
 import { Presence } from '../../daemon/wait.js';
 import { readExit } from '../../runtime/records.js';
 import { hostName, type Store } from '../../store/index.js';
+import { readForeground } from '../foreground-jobs.js';
 import { namedJobs } from '../jobs.js';
 import { LogFile } from '../log-file.js';
 import type { Paint } from '../output.js';
@@ -22,7 +23,7 @@ export default (async ({ args, options }, context) => {
   const lines = readNumber('--lines', options.lines, { remedy });
   const launch = readNumber('--launch', options.launch, { least: 1, remedy });
   const store = await context.store();
-  const jobs = await namedJobs(store, args, out);
+  const jobs = await namedJobs(store, args, out, { takesForeground: true });
   const system = await context.system();
   for (const job of jobs) checkMayRead(system, job);
   const follow = Boolean(options.follow);
@@ -155,7 +156,7 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
       asked = Date.now();
       await followSlurm(store);
     }
-    const now = await store.jobs.get(job.job);
+    const now = (await store.jobs.get(job.job)) ?? readForeground(job.job);
     if (presence.note(job.job, now)) job = now;
     if (isAway(job)) return followAway(store, job, options, writer);
   }
