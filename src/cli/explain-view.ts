@@ -14,7 +14,7 @@ import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
 import { rungTable } from './rung-table.js';
-import { hasEnded, slurmText } from './status-view.js';
+import { hasEnded, slurmText, startRemedy } from './status-view.js';
 import { oneLine } from './table.js';
 import {
   ago,
@@ -155,9 +155,11 @@ function filled(memory: MemoryBreakdown, budget: number | null, paint: Paint): s
 function opening(job: JobRecord, came: string): string {
   const submitted = `${came} ${ago(job.submitted_at)}`;
   switch (job.state) {
-    case 'queued':
-      if (/^(waits|held|is being) /.test(job.reason ?? '')) return `${submitted} and ${job.reason}.`;
-      return `${submitted} and waits: ${job.reason ?? 'no daemon has looked at it yet (`oomtune daemon status`)'}.`;
+    case 'queued': {
+      const helps = startRemedy(job) === null ? '' : `\n  ${startRemedy(job)}`;
+      if (/^(waits|held|is being) /.test(job.reason ?? '')) return `${submitted} and ${job.reason}.${helps}`;
+      return `${submitted} and waits: ${job.reason ?? 'no daemon has looked at it yet (`oomtune daemon status`)'}.${helps}`;
+    }
     case 'held':
       return `${submitted} and is held${job.reason ? `: ${job.reason}` : ''}; \`oomtune release ${job.job}\` lets it start.`;
     case 'searching':

@@ -72,8 +72,21 @@ export const jobCells = (job: JobRecord) => ({
   where: where(job),
   duration: duration(job),
   config: job.config ? configWords(job.config) : '-',
-  why: why(job),
+  why: job.state === 'queued' && job.reason === NO_DAEMON ? `${NO_DAEMON} (\`oomtune daemon start\`)` : why(job),
 });
+
+const NO_DAEMON = 'waits for a daemon';
+
+/** What helps a job that nobody will start as things stand; null: it waits for its turn, or has begun. */
+export function startRemedy({ job, state, reason, options }: JobRecord): string | null {
+  if (state !== 'queued' || reason === null) return null;
+  const cancel = `\`oomtune cancel ${job}\` gives it up`;
+  if (reason === NO_DAEMON)
+    return `\`oomtune daemon start\`${options.host === null ? '' : ` on ${options.host}`} starts one; ${cancel}.`;
+  if (reason.startsWith('no host has '))
+    return `Start a daemon on a host that has it (\`oomtune daemon start\`); ${cancel}.`;
+  return reason.startsWith('no daemon runs on ') ? `Start one there (\`oomtune daemon start\`); ${cancel}.` : null;
+}
 
 /** The same of a foreground command, which has no record. */
 export const foregroundCells = (entry: ForegroundEntry): ReturnType<typeof jobCells> => ({
@@ -108,7 +121,7 @@ export function renderJob(raw: JobRecord, paint: Paint): string {
     ['ended', job.ended_at],
     ['exit code', job.exit_code === null ? null : String(job.exit_code)],
     ['failure', job.failure ? `${job.failure.class}${job.failure.evidence ? `: ${job.failure.evidence}` : ''}` : null],
-    ['remedy', typeof advice === 'string' && advice !== '' ? advice : null],
+    ['remedy', typeof advice === 'string' && advice !== '' ? advice : startRemedy(job)],
     ['refused', typeof tried === 'number' ? formatBytes(tried) : null],
     ['notification', job.notification ?? null],
     ['launches', job.launches.length === 0 ? null : String(job.launches.length)],

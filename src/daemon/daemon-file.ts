@@ -2,10 +2,10 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { tokenIn, writeDurably } from '../common/durable-file.js';
-import { stateFolder } from '../common/home.js';
+import { homePath, stateFolder } from '../common/home.js';
 import { systemText } from '../common/regular-file.js';
 import { readJson } from '../contract/fields.js';
-import { isAlive } from '../store/index.js';
+import { isAlive, processOf } from '../store/index.js';
 
 const schema = z.object({
   schema: z.literal(1),
@@ -28,7 +28,7 @@ export type DaemonFile = z.infer<typeof schema>;
 
 const folder = (): string => stateFolder('daemon');
 /** One for each host, as hosts may share a home. */
-const path = (host: string): string => join(folder(), `daemon-${host.replace(/[^\w.-]/g, '_')}.json`);
+const path = (host: string, within = folder()): string => join(within, `daemon-${host.replace(/[^\w.-]/g, '_')}.json`);
 
 export function writeDaemonFile(file: DaemonFile): void {
   writeDurably(path(file.host), `${JSON.stringify(file)}\n`);
@@ -38,6 +38,13 @@ export function writeDaemonFile(file: DaemonFile): void {
 export function readDaemonFile(host: string): DaemonFile | null {
   const file = readJson(schema, systemText(path(host)));
   return file !== null && isAlive(file) ? file : null;
+}
+
+/** Whether this home's daemon on this host was that process, and has ended without taking back what it said in Redis. */
+export function wasKilled(host: string, pid: number): boolean {
+  if (processOf(pid) !== null) return false;
+  const file = readJson(schema, systemText(path(host, join(homePath(), 'daemon')))); // it may be another user's
+  return file !== null && file.pid === pid && !isAlive(file);
 }
 
 export function removeDaemonFile(host: string): void {

@@ -1,5 +1,6 @@
 import type { JobRecord } from '../contract/job.js';
-import { type KnownHost, LOST_MS, type Store } from '../store/index.js';
+import { hostName, type KnownHost, LOST_MS, type Store } from '../store/index.js';
+import { wasKilled } from './daemon-file.js';
 
 /** What is told of a job whose host is silent; null: it is heard, or the job is nobody's. `now`: ms. */
 export function silenceOf(
@@ -8,16 +9,27 @@ export function silenceOf(
   now = Date.now(),
 ): string | null {
   const known = job.ended_at === null ? hosts.find(({ host }) => host === job.host) : undefined;
-  if (known === undefined || known.alive) return null;
+  if (known === undefined || lives(known)) return null;
   const since = new Date(known.seen).toISOString();
+  if (known.host === hostName())
+    return `${known.host} has not been heard since ${since}; \`oomtune daemon start\` looks after the job again, which may still run`;
   if (now - known.seen < LOST_MS)
     return `${known.host} has not been heard since ${since}; the job may still run there and goes on when it is back`;
   return `${known.host} is lost: it has not been heard since ${since}. If it is down for good: \`oomtune retry ${job.job}\` runs the job elsewhere, \`oomtune cancel ${job.job}\` ends it, \`oomtune daemon forget ${known.host}\` gives up all that it had`;
 }
 
-/** The jobs as they stand for whoever asks now: nobody else may be there to write that their host is silent. */
+/** Whether its daemon takes jobs, as far as is known here: one that was killed is heard in Redis for a while. */
+export const lives = ({ host, alive, info }: KnownHost): boolean =>
+  alive && !(host === hostName() && info !== null && wasKilled(host, info.pid));
+
+/** The jobs as they stand for whoever asks now: nobody else may be there to write that their host is silent, or that no daemon is left. */
 export async function withSilence<J extends JobRecord>(store: Store, jobs: J[]): Promise<J[]> {
-  if (!jobs.some((job) => job.host !== null && job.ended_at === null)) return jobs;
+  if (!jobs.some((job) => job.ended_at === null)) return jobs;
   const hosts = await store.hosts.list();
-  return jobs.map((job) => (job.slurm == null ? { ...job, reason: silenceOf(job, hosts) ?? job.reason } : job));
+  const nobody = !hosts.some(lives);
+  return jobs.map((job) => {
+    if (job.slurm != null) return job;
+    const left = nobody && job.state === 'queued' && /^(waits in its queue|no host has) /.test(`${job.reason} `);
+    return { ...job, reason: silenceOf(job, hosts) ?? (left ? 'waits for a daemon' : job.reason) };
+  });
 }

@@ -117,4 +117,13 @@ it('tells the folder, the budget and the options that were given', () => {
   expect(explain({ options: plain })).toContain('Its folder is /tmp.');
   expect(explain({ options: plain, budget_bytes: 2 ** 30 })).toContain('Its folder is /tmp and its budget 1 GiB.');
   expect(explain({ command: [HIDDEN] })).not.toContain('folder');
+  });
+
+it('says what helps a job that nobody will start as things stand', () => {
+  const waits = (reason: string) => explain({ state: 'queued', host: null, started_at: null, reason });
+  expect(waits('waits for a daemon')).toMatch(/and waits for a daemon\.\n {2}`oomtune daemon start` starts one; /);
+  expect(waits('no host has cuda:0; there are h')).toMatch(
+    /and waits: no host has cuda:0; there are h\.\n {2}Start a daemon on a host that has it .*`oomtune cancel j-/,
+  );
+  expect(waits('waits in its queue for h')).not.toContain('daemon start');
 });

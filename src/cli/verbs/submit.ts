@@ -95,8 +95,9 @@ async function offerDaemon(store: Store, { out, signal }: Context): Promise<void
 
 /** Why nothing will start it yet; null: a daemon takes jobs. */
 async function nobodyRuns(store: Store, host: string | null): Promise<string | null> {
+  const { lives } = await import('../../daemon/index.js');
   const hosts = await store.hosts.list();
-  if (hosts.some((one) => one.alive && (host === null || one.host === host))) return null;
+  if (hosts.some((one) => lives(one) && (host === null || one.host === host))) return null;
   return host === null
     ? 'no daemon runs: the job waits until one is started with `oomtune daemon start`.'
     : `no daemon runs on ${host}: the job waits until one is started there with \`oomtune daemon start\`.`;
