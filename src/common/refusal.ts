@@ -15,6 +15,9 @@ const FILE_SYSTEM: Record<string, string> = {
   EIO: 'the disk does not answer',
 };
 
+export const PASSWORD_IN_URL =
+  'Put it into the URL: redis://:password@host:6379, or with a user redis://user:password@host:6379.';
+
 /** First words of Redis's error replies: what they mean, and what to do. */
 const REDIS: Record<string, [why: string, remedy: string]> = {
   READONLY: ['it is a read-only replica', 'Give the URL of the primary.'],
@@ -24,7 +27,7 @@ const REDIS: Record<string, [why: string, remedy: string]> = {
     'its user may not do that',
     'Give the user these rights: ACL SETUSER NAME ~{oomtune}:* &{oomtune}:* +@all -@dangerous +info.',
   ],
-  NOAUTH: ['it asks for a password', 'Put user and password into the URL: redis://user:password@host:6379.'],
+  NOAUTH: ['it asks for a password', PASSWORD_IN_URL],
   LOADING: ['it still loads its data', 'Try again in a moment.'],
   BUSY: ['it is busy with a script', 'Try again in a moment.'],
   MASTERDOWN: ['its primary is away', 'Give the URL of the primary.'],

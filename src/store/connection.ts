@@ -1,6 +1,6 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
-import { refusal } from '../common/refusal.js';
+import { PASSWORD_IN_URL, refusal } from '../common/refusal.js';
 import { aborted } from '../common/within.js';
 import { ensureEmbeddedRedis, wasStopped } from './embedded.js';
 import { parseRedisUrl, type RedisTarget, unixUrl } from './url.js';
@@ -224,10 +224,10 @@ function unreachable(shown: string, error: unknown): OomtuneError {
   if (/NOAUTH|WRONGPASS|invalid (username|password)|AUTH/i.test(text)) {
     return new OomtuneError(
       'OOMTUNE_REDIS_UNREACHABLE',
-      `Redis at ${shown} asks for another password.`,
+      `Redis at ${shown} asks for ${/NOAUTH/.test(text) ? 'a' : 'another'} password.`,
       shown.startsWith('unix:')
-        ? 'Put user and password into the URL: unix:///path/to/redis.sock?username=USER&password=PASSWORD.'
-        : 'Put user and password into the URL: redis://user:password@host:6379.',
+        ? 'Put the password, and the user if there is one, into the URL: unix:///path/to/redis.sock?username=USER&password=PASSWORD.'
+        : PASSWORD_IN_URL,
       { cause: new Error(text) }, // not the client's own error: that one carries the arguments of AUTH
     );
   }

@@ -43,10 +43,14 @@ test('a wrong or missing password is said as such, and shown nowhere in the erro
   const byFile = await failure(openStore({ url: `unix://${socket}` }));
   expect(byFile.remedy).toContain('unix:///path/to/redis.sock?username=USER&password=PASSWORD');
   await store(`unix://${socket}?password=right`);
-  for (const url of [`redis://:hunter2@127.0.0.1:${port}`, `redis://127.0.0.1:${port}`]) {
+  for (const [url, asks] of [
+    [`redis://:hunter2@127.0.0.1:${port}`, 'asks for another password'],
+    [`redis://127.0.0.1:${port}`, 'asks for a password'],
+  ] as const) {
     const error = await failure(openStore({ url }));
     expect(error.code).toBe('OOMTUNE_REDIS_UNREACHABLE');
-    expect(error.message).toContain('asks for another password');
+    expect(error.message).toContain(asks);
+    expect(error.remedy).toContain('redis://:password@host:6379');
     const { inspect } = await import('node:util');
     expect(inspect(error, { depth: 9, showHidden: true })).not.toContain('hunter2');
   }
