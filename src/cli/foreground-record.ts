@@ -1,7 +1,9 @@
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { writeWhole } from '../common/durable-file.js';
+import { homePath } from '../common/home.js';
 import { readStat } from '../common/process.js';
+import { refusal } from '../common/refusal.js';
 import { ownUser } from '../common/user.js';
 import { type JobRecord, withNote } from '../contract/job.js';
 import type { FindBatchReport, RunReport } from '../contract/reports.js';
@@ -15,12 +17,13 @@ import { recordPath } from './foreground-jobs.js';
 /** What `explain` tells of a command in the foreground, in the folder of its launches and as long as that: from its first launch on. */
 export class ForegroundRecord {
   readonly #record: JobRecord;
+  #told = false;
   readonly #process = { pid: process.pid, start_time: readStat(process.pid)?.startTime ?? -1 };
 
   constructor(
     { jobId: job, command, options }: Pick<WorkRequest, 'jobId' | 'command' | 'options'>,
     { name, host }: { name: string; host: string },
-    private readonly context: Pick<Context, 'interruptedBy'>,
+    private readonly context: Pick<Context, 'interruptedBy' | 'progress'>,
   ) {
     const owner = ownUser();
     this.#record = { ...notBegun(), schema: 1, job, name, owner, reason: null, command, options, host };
@@ -62,7 +65,20 @@ export class ForegroundRecord {
   #write(): void {
     const path = recordPath(this.#record.job);
     if (!existsSync(dirname(path))) return; // nothing was launched
-    writeWhole(path, JSON.stringify({ process: this.#process, job: this.#record }));
+    try {
+      writeWhole(path, JSON.stringify({ process: this.#process, job: this.#record }));
+    } catch (error) {
+      this.#tell(error);
+    }
+  }
+
+  /** The job goes on where its disk is full: it is `explain` alone that misses the record. */
+  #tell(error: unknown): void {
+    const known = refusal(error, homePath());
+    if (known === null) throw error;
+    const text = `What \`oomtune explain\` tells of it could not be recorded: ${known.message} ${known.remedy}`;
+    if (!this.#told) this.context.progress.show({ type: 'note', text });
+    this.#told = true;
   }
 }
 

@@ -42,6 +42,12 @@ const REDIS: Record<string, [why: string, remedy: string]> = {
 
 const OTHER_HOME = 'Set OOMTUNE_HOME to a folder on a local disk that is yours and has room.';
 
+/** Native code tells a full disk by its words alone. */
+const remedyFor = (cause: unknown): string =>
+  isFull(cause) || /No space left|quota exceeded/i.test(String(cause))
+    ? `Make room there, or ${OTHER_HOME.replace(/^S/, 's')}`
+    : OTHER_HOME;
+
 /** Whether it, or its cause, is a full disk, which may pass. */
 export function isFull(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
@@ -49,7 +55,7 @@ export function isFull(error: unknown): boolean {
   return code === 'ENOSPC' || code === 'EDQUOT' || isFull(error.cause);
 }
 
-export function unusableFolder(path: string, cause: unknown, remedy = OTHER_HOME): OomtuneError {
+export function unusableFolder(path: string, cause: unknown, remedy = remedyFor(cause)): OomtuneError {
   const error = cause as NodeJS.ErrnoException;
   const why = FILE_SYSTEM[error.code ?? ''] ?? error.message;
   return new OomtuneError(

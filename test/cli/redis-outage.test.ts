@@ -1,4 +1,6 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, statfsSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
@@ -22,10 +24,11 @@ model = torch.nn.Linear(64, 1)
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
 print('begun', flush=True)
 while not os.path.exists('go'): time.sleep(0.05)
-for (x,) in DataLoader(TensorDataset(torch.randn(2048, 64)), batch_size=512):
+for (x,) in DataLoader(TensorDataset(torch.randn(512 * int(sys.argv[2]), 64)), batch_size=512):
     optimizer.zero_grad()
     model(x).mean().backward()
     optimizer.step()
+    time.sleep(0.1)
 print('done', flush=True)
 sys.exit(int(sys.argv[1]))
 `,
@@ -39,7 +42,7 @@ async function begun(name: string, code: number, ...redisArgs: string[]) {
   mkdirSync(cwd);
   const url = `redis://127.0.0.1:${server.port}`;
   const words = ['run', '--redis', url, '--name', name, '--device', 'cpu', '--budget', '2GiB', '--'];
-  const run = oomtune.start([...words, PYTHON, script, String(code)], { cwd });
+  const run = oomtune.start([...words, PYTHON, script, String(code), '4'], { cwd });
   await vi.waitFor(() => expect(run.printed()).toContain('begun'), { timeout: 60_000, interval: 50 });
   const done = () => vi.waitFor(() => expect(run.printed()).toContain('done'), { timeout: 60_000, interval: 50 });
   return { run, server, url, done, go: () => writeFileSync(join(cwd, 'go'), '') };
@@ -102,3 +105,28 @@ it('redis stop names the run that uses it', async () => {
   expect(stderr).toMatch(/^note: oomtune run of mine \(process \d+\) uses it[^\n]*\nstopped\n$/);
   expect((await run.ended).code).toBe(0);
 });
+
+it.runIf(process.getuid?.() === 0)(
+  'a run whose home is full goes on, and each note of what is not recorded says what helps',
+  async () => {
+    const disk = mkdtempSync(join(tmpdir(), 'oomtune-full-'));
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', disk]);
+    const env = { OOMTUNE_HOME: disk };
+    stops.push(async () => {
+      await oomtune.call(['redis', 'stop'], { env });
+      execFileSync('umount', ['--lazy', disk]);
+    });
+    const cwd = join(oomtune.home, 'full');
+    mkdirSync(cwd);
+    const words = ['run', '--name', 'full', '--device', 'cpu', '--budget', '2GiB', '--', PYTHON, script, '0', '80'];
+    const run = oomtune.start(words, { cwd, env });
+    await vi.waitFor(() => expect(run.printed()).toContain('begun'), { timeout: 60_000, interval: 50 });
+    const { bavail, bsize } = statfsSync(disk);
+    expect(() => writeFileSync(join(disk, 'fill'), Buffer.alloc(bavail * bsize + 4096))).toThrow('ENOSPC');
+    writeFileSync(join(cwd, 'go'), '');
+    const { code, stderr } = await run.ended;
+    expect(code).toBe(0);
+    expect(stderr).not.toMatch(/"level"|Error: ENOSPC/);
+    expect(stderr).toMatch(/note: What `oomtune explain` tells of it could not be recorded: .* Make room there/);
+  },
+);

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { refusal } from '../../src/common/refusal.js';
+import { refusal, unusableFolder } from '../../src/common/refusal.js';
 import { startRedis } from '../store/home.js';
 import { Oomtune, PROGRAM } from './oomtune.js';
 
@@ -68,7 +68,9 @@ describe('a state folder', () => {
       message: expect.stringContaining(
         '/home/oomtune, where oomtune keeps its state, cannot be used: there is no room',
       ),
+      remedy: expect.stringMatching(/^Make room there, or set OOMTUNE_HOME /),
     });
+    expect(unusableFolder('/home/oomtune', new Error('ledger: No space left on device')).remedy).toMatch(/^Make room/);
     const elsewhere = Object.assign(new Error('EACCES: permission denied, open'), { code: 'EACCES', path: '/other' });
     expect(refusal(elsewhere, '/home/oomtune')).toBeNull();
   });
