@@ -117,7 +117,7 @@ it('tells the folder, the budget and the options that were given', () => {
   expect(explain({ options: plain })).toContain('Its folder is /tmp.');
   expect(explain({ options: plain, budget_bytes: 2 ** 30 })).toContain('Its folder is /tmp and its budget 1 GiB.');
   expect(explain({ command: [HIDDEN] })).not.toContain('folder');
-  });
+});
 
 it('says what helps a job that nobody will start as things stand', () => {
   const waits = (reason: string) => explain({ state: 'queued', host: null, started_at: null, reason });

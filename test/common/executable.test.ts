@@ -45,7 +45,7 @@ it.each([
 
 it('advises no chmod alone for a script that names no interpreter', () => {
   expect(refusal('./train.py').remedy).toMatch(/^Name its interpreter first: python .*chmod \+x` alone would not do/);
-  });
+});
 
 it('a folder that is gone is told as that, whatever the command', () => {
   const gone = join(folder, 'gone');
