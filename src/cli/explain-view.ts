@@ -245,7 +245,7 @@ function ending(job: JobRecord, paint: Paint): string {
     case 'exhausted':
       return `${paint('red', nothingFits({ ...job.failure, ...job.failure?.fields }))}${why}${where}${cause}${evidence}${advice}`;
     case 'timeout':
-      return `It ${paint('red', 'ran out of time')}${exited}${when}${limit}.${why}${where}${evidence}${advice}`;
+      return `It ${paint('red', 'ran out of time')}${exited}${when}${limit}.${why}${where}${cause}${evidence}${advice}`;
     default:
       return `It ${paint('red', 'failed')}${when}${how === null ? '' : `: ${how}`}.${why}${where}${cause}${evidence}${advice}`;
   }

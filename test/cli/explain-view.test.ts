@@ -76,6 +76,8 @@ it('tells the exit code or the signal of each failure, and where in the script i
   expect(explain({ ...failed, state: 'timeout', failure: { ...killed, class: 'timeout' } })).toMatch(
     /ran out of time \(SIGKILL\) .* ago\./,
   );
+  const same = { class: 'timeout', evidence: 'It ran past it.', fields: { cause: 'It ran past it.' } } as const;
+  expect(explain({ ...failed, state: 'timeout', failure: same })).toMatch(/\n {2}cause: It ran past it\.$/);
 });
 
 it('tells what a size that ran out of memory had come to, and why nothing fits', () => {
