@@ -8,6 +8,7 @@ import torch
 from cut_case import CutCase, mean_square, net, rows, tokens
 from support import run
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 HEAD = """
 import sys, torch
@@ -591,6 +592,32 @@ class Cases(CutCase):
         self.refused("neither a mean nor a sum", Inner, lambda m, x: m(x), rows)
         self.refused("row for each", Recurrent, lambda m, x: m(x.view(8, 8, 8)).mean(), rows)
 
+    def test_gradients_that_only_a_backward_pass_makes_of_all_samples(self):
+        for make in (lambda: Adding("loss"), lambda: Adding("weights"), Clipping, hooked):
+            self.refused("its gradients of a part of the samples are not", make, mean_square, rows)
+        self.refused("its gradients of a part", lambda: Adding("loss", reentrant=True), mean_square, rows)
+        self.same(lambda: Adding("sum"), mean_square, rows)
+        self.same(Reversed, mean_square, rows)
+        self.same(lambda: nn.Sequential(Wide(), Adding("loss", 4)), mean_square, rows)
+
+    def test_looks_at_gradients_leave_nothing(self):
+        def make():
+            model = net()
+            for parameter in model.parameters():
+                parameter.register_hook(called.append)
+            model[0].register_full_backward_hook(lambda module, given, of_outputs: called.append(module))
+            return model
+
+        called = []
+        model, x = make(), rows()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.cut.engage(16, 64)
+        found = model(x)
+        self.assertEqual(called, [])
+        self.assertTrue(all(parameter.grad is None for parameter in model.parameters()))
+        optimizer.zero_grad()
+        found.mean().backward()
+
     def test_a_loss_with_weights_of_its_own_is_run_whole(self):
         def make():
             return nn.ModuleDict({"net": net(), "loss": Inner(width=4)})
@@ -690,6 +717,87 @@ class Cases(CutCase):
         optimizer.step()
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
             kept.backward()
+
+
+class AddedLoss(torch.autograd.Function):
+    """Returns what it is given, and adds a loss in the backward pass, as those of mixtures of experts do."""
+
+    @staticmethod
+    def forward(ctx, x, loss):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, torch.ones((), dtype=gradient.dtype)
+
+
+class Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -0.3 * gradient
+
+
+class Adding(nn.Module):
+    def __init__(self, kind, width=8, reentrant=False):
+        super().__init__()
+        self.gate, self.head, self.kind, self.reentrant = nn.Linear(width, 16), nn.Linear(16, 4), kind, reentrant
+
+    def forward(self, x):
+        if self.reentrant:
+            x.requires_grad_()
+            return checkpoint(self.inner, x, use_reentrant=True)
+        return self.inner(x)
+
+    def inner(self, x):
+        shares = self.gate(x).softmax(1)
+        losses = {
+            "loss": lambda: shares.mean(0).square().sum(),
+            "weights": lambda: self.gate.weight.square().sum(),
+            "sum": lambda: shares.square().sum() / 64,
+        }
+        return AddedLoss.apply(self.head(shares), 1e-3 * losses[self.kind]())
+
+
+class Clipping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = net(), nn.Linear(4, 64)
+
+    def forward(self, x):
+        found = self.body(x)
+        if found.requires_grad:
+            found.register_hook(lambda gradient: gradient * (1e-3 / gradient.norm()).clamp(max=1))
+        return self.head(found)
+
+
+class Reversed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = net(), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.head(Reverse.apply(self.body(x)))
+
+
+class Wide(nn.Module):
+    """A model that has nearly all weights of what it is in."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 512), nn.Tanh(), nn.Linear(512, 4))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def hooked():
+    model = net()
+    model[1].register_full_backward_hook(lambda module, given, of_outputs: (given[0] / given[0].norm(),))
+    return model
 
 
 class Text(nn.Module):
@@ -890,8 +998,6 @@ class Checkpointed(nn.Module):
         self.first, self.net, self.reentrant = nn.Linear(8, 8), net(), reentrant
 
     def forward(self, x):
-        from torch.utils.checkpoint import checkpoint
-
         return checkpoint(self.net, self.first(x), use_reentrant=self.reentrant)
 
 

@@ -74,7 +74,7 @@ class AuxiliaryCalls:
         for dims in tried:
             try:
                 plan.check_untouched(tree, leaves, dims)
-                plan.check(tree, leaves, dims)
+                plan.check(tree, leaves, dims, self._division.most(dims.count, self._context.sizes))
             except Mismatch:
                 continue
             return plan, dims

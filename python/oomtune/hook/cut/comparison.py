@@ -13,7 +13,7 @@ from .row_order import RowOrder, orders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Tuple
+    from typing import Any, Callable, Optional, Tuple
 
     from ..types import Leaves, Torch
     from .outputs import Join
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     #: One leaf of the output: for all rows, for the first part of them, for the rest, for the first row in place of the last.
     Entry = Tuple[Any, Any, Any, Any]
+    #: (whether it is evaluation mode, the turn in which each sample draws the same random numbers in all runs; None: it draws others).
+    Mode = Tuple[bool, Optional[int]]
 
 #: Relative tolerance for rounding: in single precision, and in lower precision.
 FINE, COARSE = 2e-4, 2e-2
@@ -29,7 +31,7 @@ FINE, COARSE = 2e-4, 2e-2
 class Comparison:
     """`outputs`: leaves of the output for all `rows`, for the first half and for the rest; `again`: for all rows with other
     random numbers; `changed()`: with the same ones, for the first row in the place of the last; `fine`: computed in single
-    precision or better. Raises Mismatch."""
+    precision or better; `mode`: in which they were run. Raises Mismatch."""
 
     def __init__(
         self,
@@ -39,8 +41,10 @@ class Comparison:
         again: Leaves,
         changed: Callable[[], Leaves],
         fine: bool,
+        mode: Mode,
     ) -> None:
         self._torch = torch
+        self.mode = mode
         self._rows = rows
         self._half = half_of(rows)
         self._outputs = outputs

@@ -273,7 +273,7 @@ class Cut:
             plan = Plan(self._torch, module, self._context, tuple(self._context.sizes), leaves, ranks)
             for dims in tried[: ranks.min(len(tried))]:
                 try:
-                    ranks.agreed(functools.partial(plan.check, tree, leaves, dims))
+                    ranks.agreed(functools.partial(plan.check, tree, leaves, dims, self._most(dims)))
                 except Mismatch as mismatch:
                     reason = reason or mismatch
                     continue

@@ -8,6 +8,7 @@ import functools
 from .attributes import alike
 from .comparison import COARSE, FINE
 from .constant_weights import varied
+from .gradient_check import GradientCheck
 from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import tree_leaves
 from .redraws import Redraws
@@ -17,9 +18,10 @@ from .saved_tensors import SavedTensors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable
 
-    from ..types import Torch
+    from ..types import MaybeTensors, Torch
+    from .comparison import Mode
     from .outputs import Join
     from .sample_runs import SampleRuns
 
@@ -30,6 +32,12 @@ class EquivalenceCheck:
     def __init__(self, torch: Torch, runs: SampleRuns) -> None:
         self._torch = torch
         self._runs = runs
+        #: Of found(): the joins of the outputs, whether each requires gradients, the mode that showed them (None: each run draws other random
+        #: numbers), and whether anything is computed in less than single precision.
+        self._joined: list[Join] = []
+        self._differentiable: list[bool] = []
+        self._mode: Mode | None = None
+        self._coarse = not runs.single()
 
     def redraws(self) -> Redraws:
         tolerance = FINE if self._runs.single() else COARSE
@@ -54,7 +62,25 @@ class EquivalenceCheck:
                 joins[index] = WeightedSum(join.names)  # a figure (the accuracy, say) that was the same by chance
         if not self._runs.ranks.same([type(join).__name__ for join in joins]):
             raise Uncuttable("its outputs join in another way on another rank")
+        self._joined, self._differentiable = joins, differentiable
         return joins, differentiable, reentrant
+
+    def check_gradients(self, most: int, gradients: Callable[..., MaybeTensors]) -> None:
+        """After found(): raises OtherGradients if those of `most` samples, or of two or three, are not those of each part of them together.
+        `gradients`: see GradientCheck. Where each run draws other random numbers, nothing can be seen."""
+        rows = self._runs.chosen_rows()
+        rows = rows if most >= len(rows) else rows[:: len(rows) - 1]
+        if 1 < len(rows) <= most and self._mode is not None and any(self._differentiable):
+            GradientCheck(
+                self._torch,
+                self._runs,
+                rows,
+                self._joined,
+                self._differentiable,
+                self._mode,
+                self._coarse,
+                gradients,
+            ).require_same()
 
     def compares_samples(self) -> bool:
         """Whether the module makes a loss of its own that compares the samples. Raises Mismatch."""
@@ -111,6 +137,7 @@ class EquivalenceCheck:
 
     def _joins(self, rows: list[int]) -> list[Join]:
         seen = self._runs.compare(rows)
+        self._mode = None if seen.random else seen.mode
         joins = self._runs.ranks.agreed(functools.partial(seen.joins, self._runs.reductions))
         if not self._runs.ranks.any(seen.undecided):
             return joins
@@ -149,4 +176,5 @@ class EquivalenceCheck:
             if foreign:
                 raise Uncuttable("it uses a tensor that learns and is neither an input nor a parameter of its own")
             saved.check_released()
+        self._coarse = self._coarse or saved.coarse
         return differentiable + [False] * (count - len(differentiable)), reentrant

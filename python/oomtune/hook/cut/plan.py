@@ -8,6 +8,7 @@ import operator
 
 from ..watch.rng_state import cuda_devices
 from .attributes import Attributes
+from .autocast import AutocastState
 from .buffers import Buffers, compiled
 from .cached_weights import CachedWeights
 from .equivalence import EquivalenceCheck
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from ..types import Call, Leaves, MaybeTensors, Module, Tensor, Torch, Tree
     from ..watch.rng_state import RngState
-    from .autocast import AutocastState
     from .batch_dims import BatchDims
     from .cut_context import CutContext
     from .outputs import Join
@@ -141,14 +141,36 @@ class Plan:
         """In this thread no call inside is cut."""
         return self._context.calls.inner()
 
-    def check(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> None:
-        """Runs the equivalence check. Raises Uncuttable."""
+    def check(self, tree: Tree, leaves: Leaves, dims: BatchDims, most: int = 0) -> None:
+        """Runs the equivalence check; of gradients with at most `most` samples at a time. Raises Uncuttable."""
         check = self._equivalence(tree, leaves, dims)
         # (modules that communicate would wait for ranks that have nothing to cut)
         self._without_cudnn = self.keeps_last() and check.redraws().without_cudnn(self.modules)
         self.joins, self.differentiable, self.reentrant = check.found(self._context.micro)
+        if self._torch.is_grad_enabled() and self._runs_backward_alone():
+            check.check_gradients(most, self._gradients_aside)
         if self._without_cudnn:
             self._context.warn("cudnn")
+
+    def _runs_backward_alone(self) -> bool:
+        """Whether passes with gradients wait for no other rank, exchange nothing and have nothing compiled for a few samples."""
+        exchanges = self._ranks.together or (self.reentrant and self._context.exchanges)
+        return self.keeps_last() and not exchanges and not any(map(compiled, self._not_compiled.modules()))
+
+    def _gradients_aside(self, outputs: list[Tensor], inputs: list[Tensor], given: list[Tensor]) -> MaybeTensors:
+        """autograd.grad(), for reentrant checkpointing, too, which can do without hooks only by backward()."""
+        with AutocastState(self._torch).disabled(), self.in_backward():
+            if not self.reentrant:
+                return self._torch.autograd.grad(outputs, inputs, given, allow_unused=True)
+            before = [each.grad for each in inputs]
+            try:
+                for each in inputs:
+                    each.grad = None
+                self._context.backward(outputs, given)
+                return tuple(each.grad for each in inputs)
+            finally:
+                for each, gradient in zip(inputs, before):
+                    each.grad = gradient
 
     def flattens(self) -> bool:
         """Whether an output has several rows for each sample."""

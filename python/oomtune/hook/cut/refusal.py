@@ -39,6 +39,12 @@ class NoMean(Unreduced):
         super().__init__("it returns a value that is neither a mean nor a sum over its samples or their tokens")
 
 
+class OtherGradients(Mismatch):
+    """Its outputs join, and the gradients of micro-batches do not add up: its backward pass makes something of all samples."""
+
+    elsewhere = False
+
+
 class LeavesOnWeights(Uncuttable):
     """Its backward pass leaves something on its weights besides their gradients, which micro-batches do not add up."""
 

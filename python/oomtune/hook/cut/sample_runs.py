@@ -203,7 +203,7 @@ class SampleRuns:
             # Several ranks make the same forward passes, whether one of them draws or not.
             other = changed() if self.ranks.together else None
             fine = precise and self.single()
-            return Comparison(self._torch, rows, outputs, again, lambda: other or changed(), fine)
+            return Comparison(self._torch, rows, outputs, again, lambda: other or changed(), fine, (evaluation, turn))
 
     def single(self) -> bool:
         """Whether everything is computed in single precision or better."""

@@ -69,7 +69,7 @@ class Sandbox:
             with contextlib.ExitStack() as stack:
                 if precise:
                     stack.enter_context(_without_autocast(torch))
-                    stack.enter_context(_without_tf32(torch))
+                    stack.enter_context(without_tf32(torch))
                 yield state
         finally:
             for module, training in modes:
@@ -116,7 +116,7 @@ def _without_autocast(torch: Torch) -> Generator[None, None, None]:
 
 
 @contextlib.contextmanager
-def _without_tf32(torch: Torch) -> Generator[None, None, None]:
+def without_tf32(torch: Torch) -> Generator[None, None, None]:
     backends: list[Any] = [torch.backends.cudnn, torch.backends.cuda.matmul] if torch.cuda.is_available() else []
     before = [backend.allow_tf32 for backend in backends]
     try:

@@ -21,11 +21,14 @@ class SavedTensors:
         self._torch = torch
         #: Of the forward pass and its graph, which have to be gone with the outputs.
         self._saved: list[weakref.ref[Any]] = []
+        #: Something is computed in less than single precision.
+        self.coarse = False
 
     def run(self, forward: Callable[[Leaves], Tree], inputs: Leaves) -> Tree:
         """Returns the forward pass's output."""
 
         def pack(tensor: Tensor) -> _Holder:
+            self.coarse = self.coarse or tensor.dtype in (self._torch.float16, self._torch.bfloat16)
             # A node that holds its own output would be a reference cycle.
             holder = _Holder(tensor.detach())
             self._saved.append(weakref.ref(holder))
