@@ -46,6 +46,14 @@ describe('a batch that cannot be cut', () => {
     expect(notes(bench).split('Only what takes the whole batch')[1]).not.toMatch(/File "|alloc_cpu|^\^+$/m);
   });
 
+  it('in half precision alone is not why nothing fits', async () => {
+    const bench = workbench('run', [python, 'mixed_dtypes.py'], { budget: '40MiB', checkpointing: 'off' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(notes(bench)).toContain('gotFloat and BFloat16');
+    expect(report).toMatchObject({ outcome: 'exhausted', failure: { class: 'device_oom' } });
+    expect(report.failure?.advice).toContain('larger --budget');
+  });
+
   it('is told as whole where none of the model’s calls was cut', async () => {
     const bench = workbench('run', [python, 'uncalled.py'], { budget: '40MiB', amp: 'off', checkpointing: 'off' });
     const report = await runJob(bench.request, bench.deps);

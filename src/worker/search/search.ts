@@ -173,6 +173,11 @@ export class Search {
     return this.#journal.find((one) => this.#cannotCut(one)) ?? null;
   }
 
+  /** Whether another rung's micro-batches ran out of memory: that, and not a rung that cannot be cut, is why nothing fits. */
+  get #wasCut(): boolean {
+    return this.#journal.some((one) => one.accumulation > 1 && !one.uncut && one.outcome === 'device_oom');
+  }
+
   /** Why the loss cannot be computed in chunks; null: it can, as far as known. */
   get #unchunked(): string | null {
     return this.#journal.find((one) => one.unchunked)?.unchunked ?? null;
@@ -225,7 +230,7 @@ export class Search {
   #outcome(reached: Exclude<Action, { type: 'probe' }>): SearchOutcome {
     const refusal = this.#refusal;
     const action: typeof reached =
-      reached.type === 'exhausted' && refusal !== null
+      reached.type === 'exhausted' && refusal !== null && !this.#wasCut
         ? { type: 'failed', failure: 'user_error', evidence: refusal.evidence }
         : reached;
     const times = this.target.loopAccumulation;
