@@ -3,6 +3,7 @@
 import gc
 import unittest
 import weakref
+from unittest import mock
 
 import torch
 from cut_case import CutCase, mean_square, net, rows, tokens
@@ -455,6 +456,22 @@ class Cases(CutCase):
             return (slope.norm(dim=1) - 1).pow(2).mean() + model(x).mean()
 
         self.same(net, penalty, rows)
+
+    @unittest.skipUnless(hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), "this torch has no such hooks")
+    def test_an_optimizer_that_steps_in_the_backward_pass_never_has_all_gradients_at_once(self):
+        def step(weight):
+            weight.data.add_(weight.grad, alpha=-0.1)
+            weight.grad = None
+
+        def make():
+            model = net()
+            for weight in model.parameters():
+                weight.register_post_accumulate_grad_hook(step)
+            return model
+
+        with mock.patch("oomtune.hook.cut.equivalence.GradientCheck") as check:
+            self.same(make, mean_square, rows)
+        check.assert_not_called()
 
     def test_third_derivatives(self):
         def residual(model, x):

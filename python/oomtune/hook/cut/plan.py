@@ -153,9 +153,12 @@ class Plan:
             self._context.warn("cudnn")
 
     def _runs_backward_alone(self) -> bool:
-        """Whether passes with gradients wait for no other rank, exchange nothing and have nothing compiled for a few samples."""
+        """Whether passes with gradients wait for no other rank, exchange nothing, have nothing compiled for a few samples, and hold no more
+        than the training's do: an optimizer that steps in the backward pass never has all gradients at once."""
         exchanges = self._ranks.together or (self.reentrant and self._context.exchanges)
-        return self.keeps_last() and not exchanges and not any(map(compiled, self._not_compiled.modules()))
+        steps = any(getattr(each, "_post_accumulate_grad_hooks", None) for each in self._learns)
+        alone = self.keeps_last() and not exchanges and not steps
+        return alone and not any(map(compiled, self._not_compiled.modules()))
 
     def _gradients_aside(self, outputs: list[Tensor], inputs: list[Tensor], given: list[Tensor]) -> MaybeTensors:
         """autograd.grad(), for reentrant checkpointing, too, which can do without hooks only by backward()."""
