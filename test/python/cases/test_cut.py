@@ -613,6 +613,7 @@ class Cases(CutCase):
         for make in (lambda: Adding("loss"), lambda: Adding("weights"), Clipping, hooked):
             self.refused("its gradients of a part of the samples are not", make, mean_square, rows)
         self.refused("its gradients of a part", lambda: Adding("loss", reentrant=True), mean_square, rows)
+        self.refused("its gradients of a part", DividedByItself, lambda model, x: model(x, x[:, 0] > 0), rows)
         self.same(lambda: Adding("sum"), mean_square, rows)
         self.same(Reversed, mean_square, rows)
         self.same(lambda: nn.Sequential(Wide(), Adding("loss", 4)), mean_square, rows)
@@ -789,6 +790,18 @@ class Clipping(nn.Module):
         if found.requires_grad:
             found.register_hook(lambda gradient: gradient * (1e-3 / gradient.norm()).clamp(max=1))
         return self.head(found)
+
+
+class DividedByItself(nn.Module):
+    """Its loss is 1 whatever the samples are."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(8, 4)
+
+    def forward(self, x, marks):
+        loss = self.net(x).pow(2).mean() + marks.sum() * 0
+        return loss / loss.detach()
 
 
 class Reversed(nn.Module):

@@ -8,7 +8,7 @@ import functools
 from .attributes import Attributes
 from .comparison import half_of
 from .gradients import HooksAside
-from .outputs import Concatenated, Constant, Shared, WeightedSum
+from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import tree_leaves
 from .reductions import disagreement
 from .refusal import OtherGradients
@@ -58,8 +58,14 @@ class GradientCheck:
         self._evaluation, self._turn = mode
         self._tolerance, self._least = COARSE if coarse else FINE
         self._gradients = gradients
-        #: By number of each output that is a weighted sum: the weight of each part, where that is known.
-        self._weights = {number: self._weights_of(join) for number, join in enumerate(joins)}
+        #: By number of each output that is a weighted sum: what the weights of the parts may be.
+        self._possible = {
+            number: self._weights_of(join) for number, join in enumerate(joins) if isinstance(join, WeightedSum)
+        }
+        #: Those that are tried. Without outputs of which several are possible, unless it is one alone.
+        self._weights = {number: weights[0] for number, weights in self._possible.items() if len(weights) == 1}
+        undecided = [number for number in self._possible if number not in self._weights and differentiable[number]]
+        self._undecided = undecided[0] if len(undecided) == 1 else None
         self._noise: dict[Any, Tensor] = {}
 
     def require_same(self) -> None:
@@ -67,16 +73,26 @@ class GradientCheck:
         # Given nothing, a backward pass has nothing but what it adds by itself, however little that is.
         for scale in (0, 1):
             try:
-                found = self._found(scale)
+                same = self._holds(scale)
             except Exception as failed:
                 if out_of_memory(failed):
                     raise
                 return
-            if not self._same(*found):
+            if not same:
                 raise OtherGradients(
                     "its gradients of a part of the samples are not those of the whole batch: its backward pass adds a loss of its own, "
                     "say, or clips what it is given to a norm"
                 )
+
+    def _holds(self, scale: int) -> bool:
+        """Whether they are, for any of the weights that are possible."""
+        if self._undecided is None:
+            return self._same(*self._found(scale))
+        for weights in self._possible[self._undecided]:
+            self._weights[self._undecided] = weights
+            if self._same(*self._found(scale)):
+                return True
+        return False
 
     def _found(self, scale: int) -> list[Figures]:
         """The gradients for all rows, and for each part of them."""
@@ -108,7 +124,7 @@ class GradientCheck:
         outputs: list[Tensor] = []
         of_outputs: list[Tensor] = []
         for number, (leaf, join) in enumerate(zip(leaves, self._joins)):
-            if not self._differentiable[number] or isinstance(join, Constant):
+            if not self._differentiable[number] or (not isinstance(join, Concatenated) and number not in self._weights):
                 continue
             if number not in given:
                 given[number] = self._pattern(leaf, number) * scale
@@ -116,12 +132,9 @@ class GradientCheck:
             if isinstance(join, Concatenated):
                 gradient = join.part(gradient, RowGroup(torch, part))
             elif index >= 0:
-                weights = self._weights[number]
-                if weights is None or not weights[index]:
+                if not self._weights[number][index]:
                     continue
-                gradient = gradient * weights[index]
-            elif self._weights[number] is None:
-                continue
+                gradient = gradient * self._weights[number][index]
             outputs.append(leaf)
             of_outputs.append(gradient)
         wanted = [*starts, *self._runs.parameters]
@@ -130,15 +143,15 @@ class GradientCheck:
         of_inputs = [torch.zeros_like(start) if each is None else each for start, each in zip(starts, found)]
         return [*of_inputs, *map(self._figures, found[len(starts) :])]
 
-    def _weights_of(self, join: Join) -> list[float] | None:
-        """None: reductions hold that have not been told apart, or there are none."""
-        if not isinstance(join, WeightedSum):
-            return None
+    def _weights_of(self, join: WeightedSum) -> list[list[float]]:
+        """Those of all reductions that have not been told apart."""
         if isinstance(join, Shared):
-            return [0.0, 1.0]
+            return [[0.0, 1.0]]
         parts = [[self._rows[at] for at in part] for part in self._parts]
         reductions = self._runs.reductions.named(join.names)
-        return None if disagreement(reductions, parts) is not None else reductions[0].weights(parts)
+        if disagreement(reductions, parts) is None:
+            return [reductions[0].weights(parts)]
+        return [list(each) for each in dict.fromkeys(tuple(one.weights(parts)) for one in reductions)]
 
     def _pattern(self, leaf: Tensor, number: int) -> Tensor:
         """A gradient for an output, in which neither the rows nor anything else in it is alike."""
