@@ -195,7 +195,9 @@ describe.skipIf(noUsers !== null)('jobs of several users', () => {
     );
     await alice.call([gone], { program: ['rmdir'] });
     await alice.call(['wait', held]);
-    expect((await alice.call(['explain', held])).stdout).toMatch(/no folder|There is no/i);
+    expect((await alice.call(['explain', held])).stdout).toMatch(
+      /The folder \S+gone, in which the command is to run, does not exist/,
+    );
     const others = await alice.call(['submit', '--device', 'cpu', '--preset', 'none', '--cwd', bob.home, '--', 'true']);
     if (others.code === 0) {
       await alice.call(['wait', others.stdout.trim()]);
