@@ -142,7 +142,7 @@ function nextToKeep(search: RungSearch, view: View): number | null {
     }
   }
   if (up !== null && up < excluded && search.alive) {
-    if (mayFit(model, up, view.limit) || isNoLine(model, up) || isFlattening(model)) return up;
+    if (mayFit(model, up, view.limit, search) || isNoLine(model, up) || isFlattening(model)) return up;
     if (top + 1 < up && hasFewSamples(model, search) && (model.peakAt(top + 1) ?? 0) <= view.limit) return top + 1;
   }
   const wanted = largestWithHeadroom(view.choice, view.limit, history.sizes, view.good);
@@ -167,11 +167,13 @@ function unsurprising({ points, bytesPerSample, budgetBytes }: MemoryModel): num
  * Whether the next size leaves the headroom if the last rise was a step and no slope (a library's workspace, at the first size that wants it). Should it
  * not, its process ends, and the size before it is the answer: that costs no launch.
  */
-function mayFit({ points, bent }: MemoryModel, size: number, limit: number): boolean {
+function mayFit({ points, bent }: MemoryModel, size: number, limit: number, { plan }: RungSearch): boolean {
   const [first, middle, last] = points.slice(-3);
   if (!first || !middle || !last || !bent) return false;
   const slope = (middle.active - first.active) / (middle.microBatch - first.microBatch);
-  return slope > 0 && last.total + slope * (size - last.microBatch) <= limit;
+  // Two sizes that take the same tell of no slope; but hundreds of micro-batches train many times as slowly as a few.
+  const rises = slope > 0 || (slope === 0 && (plan.perDevice ?? 0) >= MANY * last.microBatch);
+  return rises && last.total + slope * (size - last.microBatch) <= limit;
 }
 
 /**

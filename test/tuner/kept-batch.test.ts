@@ -147,6 +147,21 @@ describe('a job whose own batch does not fit', () => {
     expect(s.launches).toBe(2);
   });
 
+  it('is not cut into fours where a fourth sample takes much once, and two took no more than one', () => {
+    // A perceptron on the CPU device whose loss is that of the hardest samples: 15.8 MiB with one sample and with two, 19.7 with four and with 32.
+    const mining: Job = {
+      run: ({ micro_batch: size }) => {
+        const total = (size < 4 ? 15.8 : 19.7 + size * 0.008) * MIB;
+        if (total > 24 * MIB) return { outcome: 'device_oom' };
+        const peaks = { total_bytes: total, forward_backward_bytes: total, optimizer_bytes: 6 * MIB };
+        return { outcome: 'fit', step_s: 0.01, peaks: { ...peaks, resident_bytes: 5 * MIB } };
+      },
+    };
+    const s = search(mining, constraints({ budgetBytes: 24 * MIB, goal: 'keep', ownBatch: 2048 }));
+    expect(found(s).config).toMatchObject({ micro_batch: 256, accumulation: 8 });
+    expect(s.launches).toBe(2);
+  });
+
   it('is not cut into single samples where its weights leave no size the headroom', () => {
     fc.assert(
       fc.property(
