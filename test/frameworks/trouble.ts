@@ -16,7 +16,7 @@ if (python === '') {
 /** Where memory runs out, as trouble/sitecustomize.py brings about, and what has to be told of it. */
 const TOLD = {
   evaluation: { reason: 'eval', phase: 'eval', advice: 'per_device_eval_batch_size' },
-  saving: { reason: 'save', phase: 'save', advice: 'sharded' },
+  saving: { reason: 'save', phase: 'save', advice: 'in parts' },
   worker: { reason: 'worker', advice: 'num_workers' },
   training: { reason: 'batch', phase: 'train', advice: 'smaller micro-batch' },
 };
