@@ -9,7 +9,7 @@ describe('a job that runs out of memory', () => {
     ['in an evaluation without gradients, written in line', 'no_grad', 'eval', 'no_grad'],
     ['in an evaluation of a model in evaluation mode, written in line', 'eval', 'eval', 'smaller batch'],
     ['while it generates', 'generate', 'eval', 'no_grad'],
-    ['while it saves', 'save', 'save', 'sharded'],
+    ['while it saves', 'save', 'save', 'in parts'],
   ])('%s is told so, and its training size is not made smaller', async (_, how, phase, remedy) => {
     const bench = workbench('run', [python, 'evaluates.py', how], { budget: '80MiB', timeoutSeconds: 100 });
     const report = await runJob(bench.request, bench.deps);
