@@ -80,7 +80,8 @@ it('serves metrics to everybody, or nothing at all, if it is told to', async () 
   oomtune('daemon', 'stop');
   oomtune('daemon', 'start', '--http-port', '0');
   expect(status()).toMatchObject({ running: true, dashboard: null });
-  const job = oomtune('submit', '--device', 'cpu', '--budget', '200MiB', '--', 'sleep', '1').trim();
+  const holds = 'import time; held = bytearray(50 << 20); time.sleep(2)';
+  const job = oomtune('submit', '--device', 'cpu', '--budget', '200MiB', '--', 'python3', '-c', holds).trim();
   oomtune('wait', job);
   expect(oomtune('explain', job)).toContain('Memory over time'); // it is looked at all the same
   for (const wrong of ['65536', '-1', 'x', '']) {
