@@ -153,7 +153,9 @@ describe('explain of a command in the foreground', () => {
       writeFileSync(join(folder, '1', 'exit.json'), JSON.stringify({ ...exit, started_at: at, ended_at: at }));
       const told = await explain(name);
       expect(told).toMatch(
-        code === 0 ? /It succeeded .* ago\. oomtune itself was killed/ : /It failed .* ago: user_error \(exit code 7\)\./,
+        code === 0
+          ? /It succeeded .* ago\. oomtune itself was killed/
+          : /It failed .* ago: user_error \(exit code 7\)\./,
       );
       expect(told).toContain(`before it had recorded that. What it printed is in ${join(folder, '1', 'log')}`);
     }
