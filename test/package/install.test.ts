@@ -12,6 +12,7 @@ import {
 import { basename, dirname, join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { findWheelBuilder } from '../../scripts/setup/python.mjs';
+import type { FindBatchReport } from '../../src/contract/reports.js';
 import { prebuiltFolder } from '../../src/runtime/native.js';
 import { ROOT } from '../cli/oomtune.js';
 import { call, Installed, type Release } from './installed.js';
@@ -101,6 +102,11 @@ describe('a release', () => {
   });
 });
 
+/** The peak of the largest size that fits, in bytes; a smaller one is recommended where other tests take the processor from this one. */
+function peakAtMost({ max_micro_batch: most, probes }: FindBatchReport): number {
+  return Math.max(...probes.map((one) => (one.micro_batch === most ? (one.peak_bytes ?? 0) : 0)));
+}
+
 describe('installed where there is no compiler', () => {
   it('has the libraries that are held to a version once, and no newer one beside', () => {
     const held = JSON.parse(readFileSync(join(installed.package, 'package.json'), 'utf8')).dependencies;
@@ -161,7 +167,7 @@ describe('installed where there is no compiler', () => {
     expect(report.status).toBe('found');
     // the script holds more than 60 MiB at its largest: without the ledger no peak is known, and every size would fit
     expect(report.max_micro_batch).toBeGreaterThan(8);
-    expect(report.peak_bytes).toBeGreaterThan(0.9 * 60 * 2 ** 20);
+    expect(peakAtMost(report)).toBeGreaterThan(0.9 * 60 * 2 ** 20);
     expect(report.peak_bytes).toBeLessThanOrEqual(60 * 2 ** 20);
   });
 });
@@ -213,7 +219,7 @@ describe('installed by pip from the wheel', () => {
     expect(code, stderr).toBe(0);
     const report = JSON.parse(stdout);
     expect(report.status).toBe('found');
-    expect(report.peak_bytes).toBeGreaterThan(0.9 * 60 * 2 ** 20);
+    expect(peakAtMost(report)).toBeGreaterThan(0.9 * 60 * 2 ** 20);
     expect(report.peak_bytes).toBeLessThanOrEqual(60 * 2 ** 20);
   });
 
