@@ -21,7 +21,7 @@ export function unheardRefusal(exit: Exit, kind: KindName, logFile: string): str
   const size = exit.ledger?.refusals.at(-1)?.size_bytes;
   const last = size === undefined ? '' : `, the last time of ${formatBytes(size)}`;
   const times = refused === 1 ? 'once' : `${refused} times`;
-  return `Memory was refused ${times}${last}, and the program ended with exit code 0 all the same: what it would have computed there is missing, unless a library did without.`;
+  return `Memory was refused ${times}${last}, and the program ended with exit code 0 all the same: what it computed with it is missing, unless a library did without.`;
 }
 
 /**
