@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .batch_dims import candidates
+from .cut_call import CutCall
 from .known_plans import KnownPlans
 from .plan import Plan
 from .ranks import OneRank
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
 
 
 class AuxiliaryCalls:
-    """Each is cut if that changes nothing at all, and runs whole if not. `run(plan, tree, leaves, dims, reductions, parts)` makes
-    a call in micro-batches."""
+    """Each is cut if that changes nothing at all, and runs whole if not. `output(call)` makes a call in micro-batches."""
 
-    def __init__(self, torch: Torch, context: CutContext, division: Division, run: Callable[..., Tree]) -> None:
+    def __init__(
+        self, torch: Torch, context: CutContext, division: Division, output: Callable[[CutCall], Tree]
+    ) -> None:
         self._torch = torch
         self._context = context
         self._division = division
-        self._run = run
+        self._output = output
         self._plans = KnownPlans(torch)
 
     def forget(self) -> None:
@@ -62,7 +64,8 @@ class AuxiliaryCalls:
             assert parts is not None
             reductions = Reductions(self._torch, leaves, dims)
             plan.settle(tree, leaves, dims, reductions, parts)
-            return (self._run(plan, tree, leaves, dims, reductions, parts),)
+            most_parts = self._context.most_parts
+            return (self._output(CutCall(self._torch, plan, tree, leaves, dims, reductions, parts, most_parts)),)
         except WritesWeights as reason:
             self._context.refuse(module, reason)
         except Uncuttable:

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from ..watch.optimizers import Optimizers
     from .batch_dims import BatchDims
     from .known_plans import Planned
-    from .padding import Padding
     from .ranks import OneRank
-    from .row_group import RowGroup
 
 #: Where nothing comes to a call by a backward pass, and gradients that the script sets take the place of those before.
 TRANSFORMED = (
@@ -62,7 +60,7 @@ class Cut:
         self._context = CutContext(torch, self.calls, warn, plain, self._refuse_module)
         self._division = Division(torch, self._context.warn)
         self._plans = KnownPlans(torch)
-        self._auxiliary = AuxiliaryCalls(torch, self._context, self._division, self._run)
+        self._auxiliary = AuxiliaryCalls(torch, self._context, self._division, self._nodes.output)
         #: Losses in micro-batches that others make.
         self.compared = ComparedSamples(torch, self._context, refuse)
         #: Models and losses around models that can be cut: their calls inside are.
@@ -70,7 +68,6 @@ class Cut:
         #: Why the first of them is not cut itself, as the beginning of a sentence, and NOWHERE, if it may compare the samples.
         self._outer = self._but = ""
         self._batch = 0
-        self._most_parts: int | None = None
         self._thread: int | None = None
         #: The number of calls that were cut, and of those that needed no cut as their samples were short.
         self.count = self._fitting = 0
@@ -87,7 +84,7 @@ class Cut:
         """From now on cuts batches of `batch` samples into micro-batches of at most `micro`. `most_parts`: runs only this many
         per call, in place of all; for a process that only measures. `tokens`: see Division.begin()."""
         self.compared.end()
-        self._batch, self._most_parts, self.calls.transformed = batch, most_parts, False
+        self._batch, self._context.most_parts, self.calls.transformed = batch, most_parts, False
         self._context.micro = micro
         self._division.begin(micro, tokens)
         self._plans = KnownPlans(self._torch)
@@ -171,7 +168,9 @@ class Cut:
                 plan.tell_kept(tree, leaves, dims)
             self.count += 1
             self._kinds.add(type(module).__name__)
-            return self._run(plan, tree, leaves, dims, reductions, parts, padding, shortened)
+            most_parts = self._context.most_parts
+            call = CutCall(self._torch, plan, tree, leaves, dims, reductions, parts, most_parts, padding, shortened)
+            return self._nodes.output(call)
         except Unreduced as reason:
             # By settle(): nothing of this call has run.
             if plan.was_cut or ranks.together:
@@ -183,23 +182,6 @@ class Cut:
         except Uncuttable as reason:
             self._refuse_module(module, reason)
         return self._not_itself(module, args, kwargs)
-
-    def _run(
-        self,
-        plan: Plan,
-        tree: Tree,
-        leaves: Leaves,
-        dims: BatchDims,
-        reductions: Reductions,
-        parts: list[RowGroup],
-        padding: Padding | None = None,
-        shortened: dict[int, int] | None = None,
-    ) -> Tree:
-        """A call in micro-batches."""
-        call = CutCall(
-            self._torch, plan, tree, leaves, dims, reductions, parts, self._most_parts, padding, shortened or {}
-        )
-        return self._nodes.output(call)
 
     def _most(self, dims: BatchDims) -> int:
         return self._division.most(dims.count, self._context.sizes)

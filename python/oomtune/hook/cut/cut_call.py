@@ -44,8 +44,8 @@ class CutCall:
         reductions: Reductions,
         parts: list[RowGroup],
         most: int | None,
-        padding: Padding | None,
-        shortened: dict[int, int],
+        padding: Padding | None = None,
+        shortened: dict[int, int] | None = None,
     ) -> None:
         self._torch = torch
         self.plan = plan
@@ -54,7 +54,7 @@ class CutCall:
         self.dims = dims
         self._parts = parts
         self._padding = padding
-        self._shortened = shortened
+        self._shortened = shortened or {}
         self._width = 0 if padding is None else padding.width
         #: Inputs that are shorter without padding.
         self._trimmed = () if padding is None else tuple(padding.filled)

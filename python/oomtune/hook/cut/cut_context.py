@@ -49,6 +49,8 @@ class CutContext:
         self.heads: LazyHeads | None = None
         #: The most samples of a micro-batch.
         self.micro = 0
+        #: Runs only so many micro-batches of a call; None: all.
+        self.most_parts: int | None = None
         #: Rows of the latest batches of the loop, the newest first.
         self.sizes: list[int] = []
         self._warn = warn
