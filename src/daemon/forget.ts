@@ -1,7 +1,7 @@
 import { OomtuneError, usageError } from '../common/errors.js';
 import type { JobRecord } from '../contract/job.js';
 import type { Forgotten } from '../contract/verbs.js';
-import type { Store, StoredJob } from '../store/index.js';
+import { NOT_LAUNCHED, type Store, type StoredJob } from '../store/index.js';
 
 /**
  * Gives up a dead host: its jobs are queued again while `--retries` are left, else they fail, and its leases are freed. If it
@@ -41,17 +41,7 @@ function fate(job: StoredJob, host: string): { state: 'queued' | 'failed' | 'can
     return { state: 'failed', patch: { reason: null, failure: { class: 'killed', evidence, fields: {} } } };
   }
   const options = runs > 0 ? { ...job.options, retries: left - 1 } : job.options;
-  const anew = {
-    launches: [],
-    journal: [],
-    devices: [],
-    config: null,
-    budget_bytes: null,
-    versions: null,
-    notes: null,
-    started_at: null,
-  };
-  return { state: 'queued', patch: { ...anew, options, reason: `${host} was given up: queued anew` } };
+  return { state: 'queued', patch: { ...NOT_LAUNCHED, options, reason: `${host} was given up: queued anew` } };
 }
 
 function stillAlive(host: string): OomtuneError {

@@ -32,7 +32,7 @@ export { HEARTBEAT_MS, type KnownHost, LOST_MS } from './hosts.js';
 export { newJobId } from './job-id.js';
 export type { Standing } from './job-reader.js';
 export type { StoredJob } from './job-record.js';
-export { type PatchResult, type Restored, tooManyWait } from './jobs.js';
+export { NOT_LAUNCHED, type PatchResult, type Restored, tooManyWait } from './jobs.js';
 export { reservedBy } from './lease-record.js';
 export type { LeaseStore, LeaseTimes } from './leases.js';
 export type { LogTails } from './logs.js';

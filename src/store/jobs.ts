@@ -22,6 +22,18 @@ export type Restored = 'kept' | 'restored' | 'fenced' | 'ended' | 'lost';
 
 export type PatchResult = 'ok' | 'missing' | 'ended' | 'lost' | 'held';
 
+/** What a job that is queued anew has no more of its launches. */
+export const NOT_LAUNCHED = {
+  launches: [],
+  journal: [],
+  devices: [],
+  config: null,
+  budget_bytes: null,
+  versions: null,
+  notes: null,
+  started_at: null,
+} satisfies Partial<JobRecord>;
+
 /** Job records: `{oomtune}:job:<id>`, with JSON fields except `state`. */
 export class JobStore extends JobReader {
   /** `lostMs`: a host that has been silent for this long is lost. */
@@ -152,14 +164,7 @@ export class JobStore extends JobReader {
       reason: 'waits for a daemon',
       failure: null,
       host: null,
-      devices: [],
-      config: null,
-      budget_bytes: null,
-      versions: null,
-      notes: null,
-      launches: [],
-      journal: [],
-      started_at: null,
+      ...NOT_LAUNCHED,
       ended_at: null,
       exit_code: null,
       notification: null,
