@@ -5,6 +5,7 @@ import { isHidden, type JobRecord } from '../contract/job.js';
 import { asRecord, lifeOf, type MemoryBreakdown, type ProbeRecord } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { rungName, sameRung } from '../contract/rung.js';
+import { isForTurn } from '../contract/waiting.js';
 import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
@@ -137,7 +138,7 @@ function sharingWords({ sharing, state, reason }: JobRecord): string | null {
   if (verdict === 'measuring') return `${beside} it is measured whether both get more done than taking turns.`;
   if (verdict === 'unmeasured') return `${beside} nothing was measured, as their steps could not be seen: both ran.`;
   if (verdict === 'together') return `${beside} it went on side by side${got}.`;
-  const now = state === 'running' && reason?.startsWith('waits for its turn') ? ` Now it ${reason}.` : '';
+  const now = state === 'running' && isForTurn(reason) ? ` Now it ${reason}.` : '';
   return `${beside} it is not worth it${got}. The later one stands still until the other has ended.${now}`;
 }
 
@@ -173,7 +174,7 @@ function opening(job: JobRecord, came: string): string {
 
 /** Why it does not go on, where `sharingWords` does not say so. */
 const standing = ({ reason, sharing }: JobRecord): string =>
-  reason === null || (sharing && reason.startsWith('waits for its turn')) ? '' : `; ${reason.replace(/\.$/, '')}`;
+  reason === null || (sharing && isForTurn(reason)) ? '' : `; ${reason.replace(/\.$/, '')}`;
 
 const place = (job: JobRecord): string =>
   job.host === null ? '' : ` on ${job.host}${job.devices.length > 0 ? ` (${job.devices.join(', ')})` : ''}`;

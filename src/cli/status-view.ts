@@ -5,6 +5,7 @@ import { ENDED_STATES, type JobRecord, type JobState } from '../contract/job.js'
 import { rungName } from '../contract/rung.js';
 import { slurmId } from '../contract/slurm.js';
 import type { ForegroundEntry } from '../contract/verbs.js';
+import { isForDaemon, startHelp } from '../contract/waiting.js';
 import type { Paint } from './output.js';
 import { oneLine, table } from './table.js';
 import { ago, configWords, seconds, shellWords } from './words.js';
@@ -72,20 +73,13 @@ export const jobCells = (job: JobRecord) => ({
   where: where(job),
   duration: duration(job),
   config: job.config ? configWords(job.config) : '-',
-  why: job.state === 'queued' && job.reason === NO_DAEMON ? `${NO_DAEMON} (\`oomtune daemon start\`)` : why(job),
+  why: job.state === 'queued' && isForDaemon(job.reason) ? `${job.reason} (\`oomtune daemon start\`)` : why(job),
 });
-
-const NO_DAEMON = 'waits for a daemon';
 
 /** What helps a job that nobody will start as things stand; null: it waits for its turn, or has begun. */
 export function startRemedy({ job, state, reason, options }: JobRecord): string | null {
-  if (state !== 'queued' || reason === null) return null;
-  const cancel = `\`oomtune cancel ${job}\` gives it up`;
-  if (reason === NO_DAEMON)
-    return `\`oomtune daemon start\`${options.host === null ? '' : ` on ${options.host}`} starts one; ${cancel}.`;
-  if (reason.startsWith('no host has '))
-    return `Start a daemon on a host that has it (\`oomtune daemon start\`); ${cancel}.`;
-  return reason.startsWith('no daemon runs on ') ? `Start one there (\`oomtune daemon start\`); ${cancel}.` : null;
+  const help = state === 'queued' ? startHelp(reason, options.host) : null;
+  return help === null ? null : `${help}; \`oomtune cancel ${job}\` gives it up.`;
 }
 
 /** The same of a foreground command, which has no record. */

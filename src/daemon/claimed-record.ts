@@ -1,4 +1,5 @@
 import { type JobRecord, withNote } from '../contract/job.js';
+import { IN_QUEUE } from '../contract/waiting.js';
 import { isWrongType, type PatchResult, type Restored, retry, type Store, type StoredJob } from '../store/index.js';
 import type { JobBackups } from './job-backups.js';
 
@@ -154,7 +155,7 @@ export class ClaimedRecord {
   async giveBack(): Promise<void> {
     const { store, claim } = this.claim;
     const { onRefused } = store.connection;
-    await retry(() => store.jobs.unclaim(this.job.job, claim, this.reason ?? 'waits in its queue'), { onRefused });
+    await retry(() => store.jobs.unclaim(this.job.job, claim, this.reason ?? IN_QUEUE), { onRefused });
     this.forget();
   }
 }

@@ -1,6 +1,7 @@
 import type { Log } from '../common/log.js';
 import { OneAtATime } from '../common/one-at-a-time.js';
 import { ENDED_STATES } from '../contract/job.js';
+import { IN_QUEUE, waitsForArray, waitsForJobs, waitsForSweep } from '../contract/waiting.js';
 import type { Store, StoredJob } from '../store/index.js';
 import type { Queues } from './queues.js';
 
@@ -51,7 +52,7 @@ export class Dispatcher {
       return;
     }
     // Removed first: a retry or release in between adds it again, and after a crash the sweep finds it.
-    if (await this.store.jobs.unpend(job, 'waits in its queue')) await this.queues.add(job);
+    if (await this.store.jobs.unpend(job, IN_QUEUE)) await this.queues.add(job);
   }
 
   /** What blocks it by `--after` or `--after-any`. */
@@ -87,7 +88,7 @@ export class Dispatcher {
       waits.length === 0 ? '' : `${waits.join(', ')} to succeed`,
       runs.length === 0 ? '' : `${runs.join(', ')} to end`,
     ].filter(Boolean);
-    return parts.length === 0 ? null : { waits: `waits for ${parts.join(', and for ')}` };
+    return parts.length === 0 ? null : { waits: waitsForJobs(parts) };
   }
 }
 
@@ -134,10 +135,8 @@ class SweepAdmission {
     if (sweep === undefined || family === undefined) return null;
     const { begun, settled } = family;
     const first = begun[0]?.job;
-    if (first !== undefined && !settled)
-      return { waits: `waits for ${first}, whose configuration is for all jobs of its sweep` };
-    if (sweep.atOnce !== null && begun.length >= sweep.atOnce)
-      return { waits: `waits for another job of its array to end: ${sweep.atOnce} may run at a time` };
+    if (first !== undefined && !settled) return { waits: waitsForSweep(first) };
+    if (sweep.atOnce !== null && begun.length >= sweep.atOnce) return { waits: waitsForArray(sweep.atOnce) };
     begun.push(job);
     return null;
   }

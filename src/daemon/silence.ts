@@ -1,4 +1,5 @@
 import type { JobRecord } from '../contract/job.js';
+import { isForHost, isInQueue, NO_DAEMON } from '../contract/waiting.js';
 import { hostName, type KnownHost, LOST_MS, type Store } from '../store/index.js';
 import { wasKilled } from './daemon-file.js';
 
@@ -29,7 +30,7 @@ export async function withSilence<J extends JobRecord>(store: Store, jobs: J[]):
   const nobody = !hosts.some(lives);
   return jobs.map((job) => {
     if (job.slurm != null) return job;
-    const left = nobody && job.state === 'queued' && /^(waits in its queue|no host has) /.test(`${job.reason} `);
-    return { ...job, reason: silenceOf(job, hosts) ?? (left ? 'waits for a daemon' : job.reason) };
+    const left = nobody && job.state === 'queued' && (isInQueue(job.reason) || isForHost(job.reason));
+    return { ...job, reason: silenceOf(job, hosts) ?? (left ? NO_DAEMON : job.reason) };
   });
 }

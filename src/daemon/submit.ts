@@ -6,6 +6,7 @@ import { command as commandSchema } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
 import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
 import type { SlurmPlace } from '../contract/slurm.js';
+import { NO_DAEMON } from '../contract/waiting.js';
 import { hostName, type NamedJob, namedJob, newJobId, type Store } from '../store/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { stemOfCommand } from '../worker/command/index.js';
@@ -119,7 +120,7 @@ async function recorder(
       job,
       name,
       owner,
-      reason: place === undefined ? 'waits for a daemon' : 'is being given to Slurm',
+      reason: place === undefined ? NO_DAEMON : 'is being given to Slurm',
       command: check(commandSchema, command, 'the command'),
       options: check(jobOptionsSchema, sweep === undefined ? stored : { ...stored, sweep }, 'the options'),
       // Slurm keeps the environment of what it is given by itself

@@ -1,6 +1,15 @@
 import type { Log } from '../common/log.js';
 import type { Device } from '../contract/launch.js';
 import type { Requirement } from '../contract/state.js';
+import {
+  inQueueFor,
+  isForDaemon,
+  isForJobs,
+  isInQueue,
+  NO_DAEMON,
+  noDaemonOn,
+  noHostHas,
+} from '../contract/waiting.js';
 import type { KnownHost, Store, StoredJob } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Queues } from './queues.js';
@@ -8,9 +17,6 @@ import { describe, type HostDevices, labelFor, requirementOf, suits } from './ro
 import { sweepEnvironments } from './saved-environment.js';
 import type { DaemonSettings } from './settings.js';
 import { silenceOf } from './silence.js';
-
-/** What the dispatcher says of a job that it keeps out of its queue. */
-const WAITS_FOR_JOBS = / to (succeed|end)$|of its sweep$|of its array to end/;
 
 /** Looks for what no event tells: hosts that vanished, lost queue entries, leases of crashed owners, jobs that no host can run. */
 export class Sweeper {
@@ -71,7 +77,7 @@ export class Sweeper {
         continue;
       }
       await this.queues.drop(job);
-      if (await this.parts.store.jobs.requeue(job, 'waits for a daemon'))
+      if (await this.parts.store.jobs.requeue(job, NO_DAEMON))
         this.parts.log.warn({ job: job.job }, 'a queued job had no entry in its queue: queued anew');
     }
     this.#missing = missing;
@@ -79,18 +85,11 @@ export class Sweeper {
 
   async #sayWhyTheyWait(live: StoredJob[], alive: HostDevices[]): Promise<void> {
     for (const job of live) {
-      if (
-        job.state !== 'queued' ||
-        job.claimHost !== null ||
-        job.slurm != null ||
-        WAITS_FOR_JOBS.test(job.reason ?? '')
-      )
-        continue;
+      if (job.state !== 'queued' || job.claimHost !== null || job.slurm != null || isForJobs(job.reason)) continue;
       const why = waitingReason(requirementOf(job.options), alive, live);
       // A lease's own reason ("waits for cuda:0, …") says more
-      const reason = why.startsWith('waits in its queue') && job.reason?.startsWith('waits for ') ? job.reason : why;
-      if (reason !== job.reason && !job.reason?.startsWith('waits for a daemon'))
-        await this.parts.store.jobs.patch(job.job, { reason });
+      const reason = isInQueue(why) && job.reason?.startsWith('waits for ') ? job.reason : why;
+      if (reason !== job.reason && !isForDaemon(job.reason)) await this.parts.store.jobs.patch(job.job, { reason });
     }
   }
 
@@ -115,14 +114,14 @@ export function waitingReason(requirement: Requirement, alive: HostDevices[], li
       .sort()
       .join(', ');
   if (requirement.host !== null && !alive.some(({ host }) => host === requirement.host))
-    return `no daemon runs on ${requirement.host}; there are ${names(alive)}`;
+    return noDaemonOn(requirement.host, names(alive));
   const fitting = alive.filter((host) => suits(requirement, host));
-  if (fitting.length === 0) return `no host has ${describe(requirement)}; there are ${names(alive)}`;
+  if (fitting.length === 0) return noHostHas(describe(requirement), names(alive));
   const ready = fitting.filter(({ lacks }) => !lacks);
   if (ready.length === 0)
     return `no job is taken: ${fitting.map(({ host, lacks }) => `${host} lacks ${lacks}`).join('; ')}`;
   const busy = live.filter((job) => job.claimHost !== null && ready.some(({ host }) => host === job.claimHost));
   const [first, ...more] = busy.map(({ job }) => job);
   const by = first === undefined ? '' : `, busy with ${first}${more.length > 0 ? ` and ${more.length} more` : ''}`;
-  return `waits in its queue for ${names(ready)}${by}`;
+  return inQueueFor(names(ready), by);
 }

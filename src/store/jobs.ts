@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
 import { JOB_SCHEMA, type JobRecord, type JobState, jobRecord, type SubmittedEnvironment } from '../contract/job.js';
 import { type JobOptions, jobOptions } from '../contract/options.js';
+import { NO_DAEMON } from '../contract/waiting.js';
 import { LOST_MS } from './hosts.js';
 import { isJobId } from './job-id.js';
 import { JobReader } from './job-reader.js';
@@ -144,14 +145,14 @@ export class JobStore extends JobReader {
       const read = isJobId(id) ? await this.redis.hget(this.keys.job(id), 'options') : null;
       if (read === null) return 'missing';
       const options = JSON.stringify(jobOptions.parse({ ...JSON.parse(read), ...changes }));
-      const args = [read, options, JSON.stringify('waits for a daemon')];
+      const args = [read, options, JSON.stringify(NO_DAEMON)];
       const done = (await this.#run('job/edit', id, args)) as JobState | 'missing' | 'ok' | 'changed';
       if (done !== 'changed') return done;
     }
   }
 
   async release(id: string): Promise<JobState | 'missing'> {
-    return (await this.#run('job/release', id, [JSON.stringify('waits for a daemon')])) as JobState;
+    return (await this.#run('job/release', id, [JSON.stringify(NO_DAEMON)])) as JobState;
   }
 
   async retry(
@@ -161,7 +162,7 @@ export class JobStore extends JobReader {
   ): Promise<JobState | 'missing' | 'waiting'> {
     const anew: Partial<JobRecord> = {
       environment,
-      reason: 'waits for a daemon',
+      reason: NO_DAEMON,
       failure: null,
       host: null,
       ...NOT_LAUNCHED,

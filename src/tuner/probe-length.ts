@@ -66,8 +66,10 @@ export function probeLength(
   };
 }
 
-/** Whether a step takes so long at the nearest size up to this one that a few tell its speed. */
+/** Whether a step takes so long, as far as the nearest size that was measured tells, that a few tell its speed. */
 function stepsAreLong(microBatch: number, seen: readonly Observation[]): boolean {
-  const near = seen.filter((o) => o.outcome === 'fit' && o.micro_batch <= microBatch && o.step_s !== null);
-  return (near.toSorted((a, b) => a.micro_batch - b.micro_batch).at(-1)?.step_s ?? 0) >= LONG_STEP;
+  const away = (o: Observation): number => Math.abs(Math.log(o.micro_batch / microBatch));
+  const timed = seen.filter((o) => o.outcome === 'fit' && o.step_s !== null);
+  const near = timed.toSorted((one, other) => away(one) - away(other))[0];
+  return near !== undefined && ((near.step_s as number) * microBatch) / near.micro_batch >= LONG_STEP;
 }

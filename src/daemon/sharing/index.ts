@@ -2,6 +2,7 @@ import type { Log } from '../../common/log.js';
 import type { Sharing as Shared } from '../../contract/job.js';
 import type { Device } from '../../contract/launch.js';
 import type { PairVerdict } from '../../contract/state.js';
+import { waitsForTurn } from '../../contract/waiting.js';
 import type { Store } from '../../store/index.js';
 import type { Execution } from '../execution.js';
 import { Measurement } from './measurement.js';
@@ -77,7 +78,9 @@ export class Sharing {
     } else if (known.verdict === 'apart') {
       await first.takeTurn(null);
       await second.takeTurn(
-        `waits for its turn, until ${first.record.job} (${nameOf(first.record)}) has ended: side by side both would get less done${gainWords(known.gain)}`,
+        waitsForTurn(
+          `until ${first.record.job} (${nameOf(first.record)}) has ended: side by side both would get less done${gainWords(known.gain)}`,
+        ),
       );
     } else await this.#measure(pair, known);
   }

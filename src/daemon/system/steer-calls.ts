@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { OomtuneError, usageError } from '../../common/errors.js';
 import { ENDED_STATES, type JobRecord, jobRecord, submittedEnvironment } from '../../contract/job.js';
 import { jobOptions } from '../../contract/options.js';
+import { NO_DAEMON } from '../../contract/waiting.js';
 import { hostName, type Store, type StoredJob } from '../../store/index.js';
 import { checkLimits, isAdmin, mostWaiting } from '../limits.js';
 import { notBegun } from '../submit.js';
@@ -120,7 +121,7 @@ function submittedBy(peer: Peer, asked: JobRecord): JobRecord {
     name: asked.name,
     owner: peer.name,
     uid: peer.uid,
-    reason: 'waits for a daemon',
+    reason: NO_DAEMON,
     command: asked.command,
     options: { ...options, acrossUsers: countsAcross(peer) && options.priority !== 0 },
     environment: asked.environment && { ...asked.environment, host: hostName(), withheld: [] },
