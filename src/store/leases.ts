@@ -76,6 +76,9 @@ export class LeaseStore {
     const alarm = new Alarm();
     let unlisten: (() => void) | null = null;
     try {
+      signal.throwIfAborted();
+      // What a killed owner left would count as company, though there is room; what this owner held before is taken over
+      await this.reap(devices, owner);
       for (;;) {
         signal.throwIfAborted();
         const avoid = (await request.avoid?.()) ?? [];
@@ -155,11 +158,13 @@ export class LeaseStore {
 
   /**
    * Frees the leases of this host's crashed owners once their processes and, where `devices` tells, their memory are gone. A
-   * living owner keeps its lease, however late it renews, unless it had released it. Returns the owners.
+   * living owner keeps its lease, however late it renews, unless it had released it. `except`: this owner's is left alone.
+   * Returns the owners.
    */
-  async reap(devices: Device[]): Promise<string[]> {
+  async reap(devices: Device[], except: string | null = null): Promise<string[]> {
     const freed: string[] = [];
     for (const lease of await this.list()) {
+      if (lease.owner === except) continue;
       if (lease.host !== hostName() || (ownerLives(lease) && !isReleased(lease))) continue;
       if (lease.boot === pidScope() && (await jobLives(lease))) continue;
       if (lease.boot !== pidScope() && lease.boot.split('/')[0] === pidScope().split('/')[0]) {

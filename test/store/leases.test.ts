@@ -297,6 +297,16 @@ test('the lease of a killed owner is freed, and who waits for it goes on', async
   await (await asked).release();
 });
 
+test('it is no company for who shares the device after it', async () => {
+  const holder = script(HOLDER.replace('bytes: null, share: false', 'bytes: 2 ** 30, share: true'));
+  await holder.next();
+  holder.child.kill('SIGKILL');
+  await holder.lines;
+  const lease = await ask({ devices: [gpu(0)], bytes: GIB, share: true });
+  expect(await lease.beside()).toEqual([]);
+  expect((await store.leasing.list()).map(({ owner }) => owner)).not.toContain('j-crasher2');
+});
+
 test('it is kept while a process of the job lives, even one that left its session', async () => {
   const holder = script(HOLDER);
   await holder.next();
