@@ -17,7 +17,7 @@ import type { JobBackups } from './job-backups.js';
 import { LastLaunch } from './last-launch.js';
 import type { LaunchEnvironment } from './launch-environment.js';
 import { LeaseWait, PutBack } from './lease-wait.js';
-import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
+import { endedWell, failureOf, outcomeOf, plainOutcome } from './outcome.js';
 import { Pace } from './sharing/pace.js';
 import { Standstill } from './standstill.js';
 import { WorkRecord } from './work-record.js';
@@ -237,7 +237,10 @@ export class Execution {
       await this.#claimed.giveBack();
       return 'back';
     }
-    if (reason instanceof Cancelled) return this.#close({ state: 'cancelled', reason: stuck });
+    if (reason instanceof Cancelled) {
+      const ended = last !== null && this.#last.isRun && endedWell(last);
+      return this.#close(ended ? plainOutcome(last) : { state: 'cancelled', reason: stuck });
+    }
     if (!(error instanceof OomtuneError)) this.#log.error({ err: error }, 'a job met a fault of ours');
     return this.#close(failureOf(error));
   }

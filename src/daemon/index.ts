@@ -7,7 +7,7 @@ export { dashboardAddress } from './http/token.js';
 export { daemonStatus, ownDaemonRuns, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
 
 export type { DaemonSettings } from './settings.js';
-export { lives, withSilence } from './silence.js';
+export { lives, silenceAbout, withSilence } from './silence.js';
 export { followSlurm } from './slurm/follow.js';
 export { slurmHasGpus } from './slurm/programs.js';
 export { submitToSlurm } from './slurm/submit.js';

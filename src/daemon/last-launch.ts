@@ -15,6 +15,11 @@ export class LastLaunch {
     private readonly leasing: LeaseStore,
   ) {}
 
+  /** Whether it is the job itself, not a probe of a search; false: nothing was launched. */
+  get isRun(): boolean {
+    return this.job.launches.at(-1)?.purpose === 'run';
+  }
+
   /** Ends a process of a search, which nobody listens to any more, before another is started. */
   async endStray(): Promise<void> {
     if (this.job.launches.at(-1)?.purpose === 'search') await this.end();
@@ -44,7 +49,7 @@ export class LastLaunch {
 
   /** Waits for a run that can only be watched, and calls `found`. Null: nothing runs, or it is to be ended. Throws to let go. */
   async waitForEnd(signal: AbortSignal, found: () => void): Promise<Exit | null> {
-    const run = this.job.launches.at(-1)?.purpose === 'run' ? await this.#find() : null;
+    const run = this.isRun ? await this.#find() : null;
     if (run === null) return null;
     found();
     const exit = (await Promise.race([run.wait(), aborted(signal)])) ?? null;

@@ -55,6 +55,9 @@ export function failureOf(error: unknown): Partial<JobRecord> {
   };
 }
 
+/** Whether a run was through before anybody ended it. */
+export const endedWell = (exit: Exit): boolean => exit.code === 0 && exit.ended_by === 'job';
+
 /** The same for a run without a diagnosis, by its exit alone. */
 export function plainOutcome(exit: Exit): Partial<JobRecord> {
   const { ended_at } = exit;

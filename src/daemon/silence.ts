@@ -1,22 +1,33 @@
 import type { JobRecord } from '../contract/job.js';
 import { isForHost, isInQueue, NO_DAEMON } from '../contract/waiting.js';
-import { hostName, type KnownHost, LOST_MS, type Store } from '../store/index.js';
+import { hostName, type KnownHost, LOST_MS, type Store, type StoredJob } from '../store/index.js';
 import { wasKilled } from './daemon-file.js';
 
 /** What is told of a job whose host is silent; null: it is heard, or the job is nobody's. `now`: ms. */
 export function silenceOf(
-  job: Pick<JobRecord, 'job' | 'host' | 'ended_at'>,
+  job: Pick<StoredJob, 'job' | 'host' | 'ended_at'> & Partial<Pick<StoredJob, 'cancelAsked'>>,
   hosts: KnownHost[],
   now = Date.now(),
 ): string | null {
   const known = job.ended_at === null ? hosts.find(({ host }) => host === job.host) : undefined;
   if (known === undefined || lives(known)) return null;
   const since = new Date(known.seen).toISOString();
-  if (known.host === hostName())
+  const here = known.host === hostName();
+  if (job.cancelAsked != null && (here || now - known.seen < LOST_MS)) {
+    const helps = here ? 'once `oomtune daemon start` has started its daemon' : 'when it is back';
+    return `cancelled by the user; ${known.host} has not been heard since ${since}, and ends it ${helps}`;
+  }
+  if (here)
     return `${known.host} has not been heard since ${since}; \`oomtune daemon start\` looks after the job again, which may still run`;
   if (now - known.seen < LOST_MS)
     return `${known.host} has not been heard since ${since}; the job may still run there and goes on when it is back`;
   return `${known.host} is lost: it has not been heard since ${since}. If it is down for good: \`oomtune retry ${job.job}\` runs the job elsewhere, \`oomtune cancel ${job.job}\` ends it, \`oomtune daemon forget ${known.host}\` gives up all that it had`;
+}
+
+/** The same of a job by its id, as it stands now. */
+export async function silenceAbout(store: Store, id: string): Promise<string | null> {
+  const job = await store.jobs.get(id);
+  return job === null || job.slurm != null ? null : silenceOf(job, await store.hosts.list());
 }
 
 /** Whether its daemon takes jobs, as far as is known here: one that was killed is heard in Redis for a while. */
@@ -24,7 +35,10 @@ export const lives = ({ host, alive, info }: KnownHost): boolean =>
   alive && !(host === hostName() && info !== null && wasKilled(host, info.pid));
 
 /** The jobs as they stand for whoever asks now: nobody else may be there to write that their host is silent, or that no daemon is left. */
-export async function withSilence<J extends JobRecord>(store: Store, jobs: J[]): Promise<J[]> {
+export async function withSilence<J extends JobRecord & Partial<Pick<StoredJob, 'cancelAsked'>>>(
+  store: Store,
+  jobs: J[],
+): Promise<J[]> {
   if (!jobs.some((job) => job.ended_at === null)) return jobs;
   const hosts = await store.hosts.list();
   const nobody = !hosts.some(lives);

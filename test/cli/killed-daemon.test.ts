@@ -25,4 +25,11 @@ it('that a daemon was killed is told at once, with what helps', async () => {
   expect(await said('explain', 'runs')).toMatch(
     /; `oomtune daemon start` looks after the job again, which may still run/,
   );
+  const asked = Date.now();
+  const cancelled = await oomtune.call(['cancel', 'runs']);
+  expect(Date.now() - asked).toBeLessThan(10_000);
+  const waits = /cancelled by the user; \S+ has not been heard since \S+, and ends it once `oomtune daemon start`/;
+  expect(cancelled).toMatchObject({ code: 0, stderr: expect.stringMatching(waits) });
+  expect(cancelled.stderr).toContain('is to be cancelled');
+  expect(await said('status')).toContain('cancelled by the user');
 });

@@ -55,6 +55,25 @@ test('a job that ends while no daemon lives is recorded by the next', async () =
   expect(await host.leftOver()).toEqual([]);
 });
 
+test('a job that is cancelled while no daemon lives, and is through before the next comes, has succeeded; one that runs on is ended', async () => {
+  await host.start();
+  const quick = await host.shell('sleep 1');
+  const long = await host.shell('sleep 300');
+  await host.state(quick, 'running');
+  await host.state(long, 'running');
+  await host.kill();
+  const { jobs } = await host.store();
+  await Promise.all([quick, long].map((id) => jobs.cancel(id)));
+  await sleep(1500);
+  const over = Date.now();
+  await host.start();
+  const last = await host.ended(quick);
+  expect(last).toMatchObject({ state: 'succeeded', exit_code: 0 });
+  expect(Date.parse(last.ended_at ?? '')).toBeLessThanOrEqual(over);
+  await host.state(long, 'cancelled');
+  expect(await host.leftOver()).toEqual([]);
+});
+
 test('stop lets jobs go on, and the next daemon takes them over', async () => {
   await host.start();
   const id = await host.shell('sleep 2');

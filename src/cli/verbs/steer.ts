@@ -38,11 +38,13 @@ function steerBy(understand: Understanding): Verb {
 
 const daemon = () => import('../../daemon/index.js');
 
-/** Cancelling an ended job is no error. */
+/** Cancelling an ended job is no error. One whose daemon is known to be gone is not waited for. */
 export const cancel = steer(async (store, { job }, signal) => {
-  const { cancelJob, waitForJobs } = await daemon();
+  const { cancelJob, silenceAbout, waitForJobs } = await daemon();
   const found = await cancelJob(store, job);
   if (found === 'cancelled') return 'cancelled';
+  const silent = await silenceAbout(store, job);
+  if (silent !== null) return `is to be cancelled; ${silent}`;
   const ended = await within(CANCEL_SECONDS * 1000, signal, (limited) => waitForJobs(store, [job], limited)).catch(
     (error: unknown) => {
       if (error instanceof TimeUp) return [];
@@ -50,7 +52,8 @@ export const cancel = steer(async (store, { job }, signal) => {
     },
   );
   for (const { state } of ended) return state === 'cancelled' ? 'cancelled' : `had ended: ${state}`;
-  return `is to be cancelled; ${(await store.jobs.get(job))?.reason ?? 'its host has not answered yet'}`;
+  const why = (await silenceAbout(store, job)) ?? (await store.jobs.get(job))?.reason;
+  return `is to be cancelled; ${why ?? 'its host has not answered yet'}`;
 });
 
 export const hold = steer(async (store, { job }) => (await daemon()).holdJob(store, job));
