@@ -69,7 +69,7 @@ const raw = z.object({
   allow: allowances,
   accumulation: z.enum(['auto', 'off']).default('auto'),
   cut: z.enum(['auto', 'model', 'loader']).default('auto'),
-  microBatchTokens: z.literal('auto', 'auto or a whole number of tokens').or(whole(1)).optional(),
+  microBatchTokens: z.union([z.literal('auto'), whole(1)], 'auto or a whole number of tokens, at least 1').optional(),
   exact: z.boolean().default(false),
   objective: z.enum(['max-batch', 'throughput']).default('max-batch'),
   headroom: z
@@ -98,7 +98,7 @@ const raw = z.object({
   nice: priority.optional(),
   after: z.array(nonEmpty('a job id')).default([]),
   afterAny: z.array(nonEmpty('a job id')).optional(),
-  share: z.boolean().or(z.literal('auto', 'nothing or auto')).default(false),
+  share: z.union([z.boolean(), z.literal('auto')], 'auto, or given without a value').default(false),
   gpuModel: orNull(nonEmpty('a part of a GPU model')),
   host: orNull(nonEmpty('the name of a host')),
   label: hostLabels.optional(),
@@ -119,8 +119,8 @@ export function toJobOptions(values: RawOptions, command: string[]): JobOptions 
     ...rest,
     share: share !== false,
     ...(share === 'auto' ? { shareAuto: true } : {}),
-    ...(label === undefined ? {} : { labels: label }),
-    ...(tag === undefined ? {} : { tags: tag }),
+    ...(label === undefined ? {} : { labels: [...new Set(label)] }),
+    ...(tag === undefined ? {} : { tags: [...new Set(tag)] }),
     ...(notifyTarget(notify) === null ? {} : { notify: true }),
     priority: toPriority(parsed.data) ?? 0,
     headroomPct: headroom,
@@ -183,7 +183,7 @@ export function toKnob(values: RawOptions): KnobWish | null {
 export function toLabels(value: unknown): string[] {
   const parsed = z.object({ label: hostLabels }).safeParse({ label: value });
   if (!parsed.success) throw wrongOption(parsed.error, { label: value });
-  return parsed.data.label;
+  return [...new Set(parsed.data.label)];
 }
 
 const changes = z.object({
@@ -219,8 +219,10 @@ function toPriority(given: { priority?: number | undefined; nice?: number | unde
 function wrongOption({ issues: [issue] }: z.ZodError, values: RawOptions): Error {
   const name = String(issue?.path[0] ?? 'option');
   const wish = name === 'time' ? TIME : (issue?.message ?? 'something else');
+  // Of an option that may be given several times only one is wrong
+  const got = Array.isArray(values[name]) ? values[name][Number(issue?.path[1] ?? 0)] : values[name];
   return usageError(
-    `Expected ${flag(name)} to be ${wish}, got ${JSON.stringify(values[name])}.`,
+    `Expected ${flag(name)} to be ${wish}, got ${JSON.stringify(got)}.`,
     'See `--help` of the verb for what each option takes.',
   );
 }

@@ -1,4 +1,7 @@
 import { z } from 'zod';
+import { wishOf } from './wish.js';
+
+z.config({ customError: wishOf });
 
 /** Types of values in documents and records. Bytes are integers, seconds have decimals. */
 
@@ -29,10 +32,10 @@ export const command = z
   .max(10_000)
   .refine((argv) => argv[0] !== '', 'a program to run');
 
-/** What is wrong with a record, in one line: `options.gpus: expected a number`. */
-export function complaint(error: z.ZodError): string {
+/** What is wrong with a record, in one line: `options.gpus: it should be a number`. `whole`: what it is called itself. */
+export function complaint(error: z.ZodError, whole = 'record'): string {
   const issue = error.issues[0];
-  return issue === undefined ? 'it cannot be read' : `${issue.path.join('.') || 'record'}: ${issue.message}`;
+  return issue === undefined ? 'it cannot be read' : `${issue.path.join('.') || whole}: it should be ${issue.message}`;
 }
 
 /** A text parsed and checked; null: no JSON, or not of this schema. */

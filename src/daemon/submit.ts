@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { ZodType } from 'zod';
 import { usageError } from '../common/errors.js';
 import { ownUser } from '../common/user.js';
-import { command as commandSchema } from '../contract/fields.js';
+import { command as commandSchema, complaint } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
 import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
 import type { SlurmPlace } from '../contract/slurm.js';
@@ -141,9 +141,8 @@ async function recorder(
 function check<T>(schema: ZodType<T>, value: unknown, what: string): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const issue = parsed.error.issues[0];
   throw usageError(
-    `A daemon could not run ${what}: ${issue?.path.join('.') || what}: ${issue?.message ?? 'it cannot be read'}.`,
+    `A daemon could not run ${what}: ${complaint(parsed.error, what)}.`,
     'See `oomtune submit --help` for what it takes.',
   );
 }

@@ -25,8 +25,8 @@ export interface FairShare {
   admins: string[];
 }
 
-const A_COUNT = 'it should be a whole number, or null for any';
-const A_TIME = 'it should be a time such as 24h';
+const A_COUNT = 'a whole number, or null for any';
+const A_TIME = 'a time such as 24h';
 const count = z.int({ error: A_COUNT }).min(0, A_COUNT).nullable();
 const limits = z.strictObject({ gpus: count, queued: count });
 const file = z.strictObject({
@@ -54,7 +54,11 @@ export function readFairShare(path = pathInUse()): FairShare {
     const halfLifeMs = (parseSpan(half_life) as number) * 1000;
     return { halfLifeMs, limits: { gpus: null, queued: null, ...limits }, users, admins };
   } catch (cause) {
-    const why = cause instanceof z.ZodError ? complaint(cause) : (cause as Error).message;
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') {
+      const remedy = 'Write it, or correct OOMTUNE_FAIR_SHARE, which names it.';
+      throw new OomtuneError('OOMTUNE_USAGE', `There is no file ${path}.`, remedy, { cause });
+    }
+    const why = cause instanceof z.ZodError ? complaint(cause, 'the file') : (cause as Error).message;
     throw new OomtuneError(
       'OOMTUNE_USAGE',
       `${path} cannot be used: ${why}.`,

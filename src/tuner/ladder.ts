@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { OomtuneError } from '../common/errors.js';
+import { complaint } from '../contract/fields.js';
 import {
   ALLOWED_KNOBS,
   type AllowedKnob,
@@ -53,8 +54,7 @@ interface LadderOptions {
 export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   const read = Ladder.safeParse(data);
   if (!read.success) {
-    const [issue] = read.error.issues;
-    const why = `config/ladder.yaml is malformed at ${issue?.path.join('.') || 'its top'}: ${issue?.message}.`;
+    const why = `config/ladder.yaml is malformed at ${complaint(read.error, 'its top')}.`;
     throw new OomtuneError('OOMTUNE_INTERNAL', why, 'Restore the file from the package.');
   }
   const { rungs, amp: half } = read.data;

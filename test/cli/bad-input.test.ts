@@ -52,7 +52,30 @@ const CASES: Case[] = [
   { args: ['run', '--steps', '1', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--steps/ },
   { args: ['run', '--timeout', 'soon', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--timeout/ },
   { args: ['run', '--headroom', '101', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--headroom/ },
-  { args: ['run', '--amp', 'fp8', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--amp.*fp8/ },
+  {
+    args: ['run', '--amp', 'fp8', '--', 'true'],
+    exit: 2,
+    code: 'OOMTUNE_USAGE',
+    says: /Expected --amp to be one of auto, off, bf16, fp16, got "fp8"/,
+  },
+  {
+    args: ['run', '--micro-batch-tokens', 'x', '--', 'true'],
+    exit: 2,
+    code: 'OOMTUNE_USAGE',
+    says: /Expected --micro-batch-tokens to be auto or a whole number of tokens, at least 1, got "x"/,
+  },
+  {
+    args: ['submit', '--share=foo', '--', 'true'],
+    exit: 2,
+    code: 'OOMTUNE_USAGE',
+    says: /Expected --share to be auto, or given without a value, got "foo"/,
+  },
+  {
+    args: ['daemon', 'start', '--label', 'rack=b', '--label=-x'],
+    exit: 2,
+    code: 'OOMTUNE_USAGE',
+    says: /Expected --label to be a label such as rack=b or nvlink, got "-x"/,
+  },
   {
     args: ['run', '--checkpointing', 'yes', '--', 'true'],
     exit: 2,

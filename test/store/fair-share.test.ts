@@ -37,11 +37,16 @@ test('a file of rules says what it changes, and each fault of one is told by its
     ['half_life: soon', 'half_life: it should be a time such as 24h.'],
     ['limits: {queued: many}', 'limits.queued: it should be a whole number, or null for any.'],
     ['users: {bob: {gpus: 1.5}}', 'users.bob.gpus: it should be a whole number, or null for any.'],
+    ['users: 3', 'users: it should be names with values.'],
+    ['gpus: 3', 'the file: it should be without "gpus", which is unknown.'],
     ['limits: {gpus: -1}', 'limits.gpus: it should be a whole number, or null for any.'],
   ] as const) {
     const error = await failure((async () => read(text))());
     expect([error.code, error.message]).toEqual(['OOMTUNE_USAGE', `${path} cannot be used: ${why}`]);
   }
+  const missing = await failure((async () => readFairShare(`${path}.none`))());
+  expect(missing.message).toBe(`There is no file ${path}.none.`);
+  expect(missing.remedy).toContain('OOMTUNE_FAIR_SHARE');
 });
 
 test('who comes with one job does not wait behind the forty of another', async () => {

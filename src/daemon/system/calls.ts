@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { usageError } from '../../common/errors.js';
-import { jobId } from '../../contract/fields.js';
+import { complaint, jobId } from '../../contract/fields.js';
 import type { Store } from '../../store/index.js';
 import type { Channel } from './channel.js';
 import type { LeaseDesk } from './lease-desk.js';
@@ -40,9 +40,8 @@ export async function answer(calls: Calls, name: string, args: unknown[], caller
   if (found === undefined) throw notOffered(name);
   const read = found.args.safeParse(args);
   if (!read.success) {
-    const [issue] = read.error.issues;
     throw usageError(
-      `The daemon cannot read ${name}: ${issue?.path.join('.') || 'arguments'}: ${issue?.message ?? 'not as expected'}.`,
+      `The daemon cannot read ${name}: ${complaint(read.error, 'arguments')}.`,
       'Client and daemon of one machine should be of the same version: `oomtune --version`, `oomtune daemon status`.',
     );
   }

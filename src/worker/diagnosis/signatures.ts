@@ -4,6 +4,7 @@ import { readConfig, yaml } from '../../common/config.js';
 import { OomtuneError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import { FAILURE_CLASSES } from '../../contract/failure.js';
+import { complaint } from '../../contract/fields.js';
 import { Automaton } from './automaton.js';
 import { canonical } from './canonical.js';
 import { type FieldName, fileSchema, type programSchema, type signatureSchema } from './signature-file.js';
@@ -67,8 +68,7 @@ export function signatures(): Signatures {
     loaded = checked(readConfig(path));
     return loaded;
   } catch (cause) {
-    const issue = cause instanceof z.ZodError ? cause.issues[0] : null;
-    const reason = issue ? `${issue.path.join('.')}: ${issue.message}` : (cause as Error).message;
+    const reason = cause instanceof z.ZodError ? complaint(cause, 'the file') : (cause as Error).message;
     throw new OomtuneError(
       'OOMTUNE_INTERNAL',
       `${path} cannot be used: ${reason}.`,

@@ -4,6 +4,7 @@ import type { ZodType } from 'zod';
 import { readConfig } from '../../common/config.js';
 import { OomtuneError, usageError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
+import { complaint } from '../../contract/fields.js';
 import { type Outline, OutlineSchema, type Preset, PresetSchema } from './schema.js';
 
 const FOLDER = join(PACKAGE_ROOT, 'config', 'presets');
@@ -35,10 +36,9 @@ export const readPreset = ({ path, said }: PresetFile): Preset => checked(Preset
 function checked<T>(schema: ZodType<T>, path: string, said: unknown): T {
   const result = schema.safeParse(said);
   if (!result.success) {
-    const [issue] = result.error.issues;
     throw new OomtuneError(
       'OOMTUNE_INTERNAL',
-      `The preset ${path} is malformed at ${issue?.path.join('.') || 'its top'}: ${issue?.message}.`,
+      `The preset ${path} is malformed at ${complaint(result.error, 'its top')}.`,
       'Reinstall oomtune, or correct the file.',
     );
   }
