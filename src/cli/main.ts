@@ -3,6 +3,7 @@ import { CommanderError } from 'commander';
 import { checkSeconds, longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
+import { logLevel } from '../common/log-level.js';
 import { pathsOf } from '../worker/command/named-paths.js';
 import { type Context, createContext } from './context.js';
 import { asOomtuneError, interrupted, renderError } from './errors.js';
@@ -58,6 +59,7 @@ async function main(argv: string[]): Promise<number> {
   const program = createProgram(async (invocation, load) => {
     called.verb = invocation.verb;
     checkSeconds();
+    logLevel();
     called.context = createContext(out, invocation.options, invocation.verb);
     const { context } = called;
     called.code = await withTimeout(invocation, context, async () => {

@@ -97,7 +97,7 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     args: [new Argument('[job...]', 'job ids or names; @ is the latest')],
     ...options(
       ['-w, --watch', 'go on showing, until interrupted'],
-      ['-n, --limit <n>', 'show at most this many (default: all that are not ended, and the latest 20)'],
+      ['-n, --limit <n>', 'how many of those that have ended to show, the latest (default: 20); all others are shown'],
       ['--state <states>', 'only these: states with commas between, or waiting, active, ended'],
       ['--name <name>', 'only jobs of this name; * stands for any letters'],
       ['-u, --user <name>', 'only the jobs of this user'],

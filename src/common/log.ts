@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs';
 import { pino } from 'pino';
-import { usageError } from './errors.js';
+import { logLevel } from './log-level.js';
 
 const STDERR = 2;
 
@@ -23,19 +23,6 @@ const lines = {
 function put(text: string): void {
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length; ) at += writeSync(STDERR, bytes, at);
-}
-
-const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
-
-/** The level that `OOMTUNE_LOG` sets, in letters of any case. Throws OOMTUNE_USAGE. */
-export function logLevel(otherwise = 'warn', environment: NodeJS.ProcessEnv = process.env): string {
-  const given = environment.OOMTUNE_LOG || otherwise;
-  const level = given.toLowerCase();
-  if (LEVELS.includes(level)) return level;
-  throw usageError(
-    `Expected OOMTUNE_LOG to be one of ${LEVELS.join(', ')}, got "${given}".`,
-    `Choose one, or unset OOMTUNE_LOG to use "${otherwise}".`,
-  );
 }
 
 /** The diagnostic log: JSON lines on stderr. `OOMTUNE_LOG` sets the level. Never log values of environment variables. */

@@ -3,6 +3,7 @@ import { OneAtATime } from '../common/one-at-a-time.js';
 import { ENDED_STATES } from '../contract/job.js';
 import { IN_QUEUE, waitsForArray, waitsForJobs, waitsForSweep } from '../contract/waiting.js';
 import type { Store, StoredJob } from '../store/index.js';
+import { type DeadEnd, deadEndAfter } from './dead-end.js';
 import type { Queues } from './queues.js';
 
 /** Queues jobs that nothing blocks any more. Several daemons may do so at once, because an entry's id makes it unique. */
@@ -56,7 +57,7 @@ export class Dispatcher {
   }
 
   /** What blocks it by `--after` or `--after-any`. */
-  async #blocker(job: StoredJob, pending: StoredJob[]): Promise<Dead | { waits: string } | null> {
+  async #blocker(job: StoredJob, pending: StoredJob[]): Promise<DeadEnd | { waits: string } | null> {
     const { after, afterAny = [] } = job.options;
     const waits: string[] = [];
     const runs: string[] = [];
@@ -77,11 +78,8 @@ export class Dispatcher {
       const known = found.job;
       if (known.state === 'succeeded') continue;
       if (ENDED_STATES.includes(known.state) && !success) continue;
-      if (ENDED_STATES.includes(known.state))
-        return {
-          dead: `${id}, which it was to come after, ended as ${known.state}`,
-          advice: `\`oomtune retry ${id}\` first and then this one, or submit it with --after-any ${id}, which takes any end.`,
-        };
+      const end = deadEndAfter(known);
+      if (end !== null) return end;
       (success ? waits : runs).push(`${id} (${known.state})`);
     }
     const parts = [
@@ -90,12 +88,6 @@ export class Dispatcher {
     ].filter(Boolean);
     return parts.length === 0 ? null : { waits: waitsForJobs(parts) };
   }
-}
-
-/** Why it can never start, and what to do. */
-interface Dead {
-  dead: string;
-  advice: string;
 }
 
 /** By priority, then by submission. */

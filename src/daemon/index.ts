@@ -2,6 +2,7 @@
 import type { Store } from '../store/index.js';
 import type { RunOptions } from './run.js';
 
+export { deadEndOf } from './dead-end.js';
 export { forgetHost } from './forget.js';
 export { dashboardAddress } from './http/token.js';
 export { daemonStatus, ownDaemonRuns, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';

@@ -1,6 +1,7 @@
 import { OomtuneError } from '../common/errors.js';
 import { packageVersion, stateFolder } from '../common/home.js';
-import { createLog, logLevel } from '../common/log.js';
+import { createLog } from '../common/log.js';
+import { logUsually } from '../common/log-level.js';
 import { aborted } from '../common/within.js';
 import { lockFile } from '../runtime/folder-lock.js';
 import type { Runtime } from '../runtime/types.js';
@@ -35,7 +36,8 @@ export interface RunOptions extends Partial<DaemonSettings> {
 export async function runDaemonHere(store: Store, options: RunOptions): Promise<void> {
   const { signal, runtime, worker, system: forAll, ...settings } = options;
   const all: DaemonSettings = { ...DAEMON_SETTINGS, ...settings };
-  const log = createLog('daemon', logLevel('info'));
+  logUsually('info');
+  const log = createLog('daemon');
   const host = hostName();
   await store.checkSafe({ allowInsecure: all.allowInsecureRedis });
   fairShare(); // a file that cannot be used keeps the daemon from starting, and not each lease from being renewed

@@ -218,9 +218,9 @@ export class JobReader {
     return all.flatMap((one) => (one.is === 'job' ? [one.job] : []));
   }
 
-  /** In the log once, and in `{oomtune}:refused`. */
+  /** In a daemon's log once, and in `{oomtune}:refused`; who asks a command line for it is told. */
   async note({ job, why, newer }: UnreadableJob): Promise<void> {
-    if (!newer) await refuse(this.redis, this.keys, this.keys.job(job), why);
+    if (!newer) await refuse(this.redis, this.keys, this.keys.job(job), why, 'info');
   }
 }
 

@@ -260,6 +260,11 @@ describe('bad input', () => {
     expect(readdirSync(oomtune.home)).not.toContain('begun');
   });
 
+  it('a level of the log that there is none of is refused by verbs that log nothing, too', async () => {
+    const { code, stderr } = await oomtune.call(['recommend'], { env: { OOMTUNE_LOG: 'bogus' } });
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/OOMTUNE_LOG.*trace, debug.*"bogus"/)]);
+  });
+
   it('a stack trace is shown only when it is asked for', async () => {
     const { stderr } = await oomtune.call(['status', '--frob'], { env: { OOMTUNE_DEBUG: '1' } });
     expect(stderr).toMatch(/^\s+at .*[(:]/m);

@@ -35,6 +35,13 @@ describe('before a daemon runs', () => {
     const held = await oomtune.call(['hold', job]);
     expect(held.code).toBe(2);
     expect(held.stderr).toContain('cancelled');
+    const late = await oomtune.call(['submit', ...PLAIN, '--after', job, '--', 'true']);
+    expect(late.stderr).toContain(`note: ${job}, which it was to come after, ended as cancelled: it fails when`);
+    expect([late.code, (await look(late.stdout.trim()))[0]?.state]).toEqual([0, 'queued']);
+    await oomtune.call(['cancel', late.stdout.trim()]);
+    const tagged = await submit(...PLAIN, '--tag', 'a', '--tag', 'b', '--tag', 'a', '--', 'true');
+    expect(await oomtune.json(['status', tagged])).toMatchObject({ jobs: [{ tags: ['a', 'b'] }] });
+    await oomtune.call(['cancel', tagged]);
   });
 });
 

@@ -45,6 +45,20 @@ it('is unknown of a record from before it was a field, which can be read and ste
   expect((await oomtune.call(['cancel', old.job])).code).toBe(0);
 });
 
+it('is not told in a log beside the message that a record cannot be read', async () => {
+  const torn = job({ name: 'torn' });
+  await store.jobs.create(torn);
+  await store.connection.redis.hset(store.keys.job(torn.job), 'priority', 'no JSON');
+  for (const verb of ['status', 'explain', 'cancel']) {
+    const { stdout, stderr } = await oomtune.call(verb === 'status' ? [verb] : [verb, torn.job]);
+    expect(stdout + stderr).toContain('cannot be read');
+    expect(stderr).not.toContain('"level"');
+  }
+  await store.connection.redis.zrem(store.keys.live, torn.job);
+  await store.connection.redis.zrem(store.keys.jobs, torn.job);
+  await store.connection.redis.del(store.keys.job(torn.job));
+});
+
 it('is a column of the tables once there are several', async () => {
   await store.jobs.create(job({ name: 'theirs', owner: 'bob' }));
   expect(await owners()).toContainEqual(['theirs', 'bob']);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { checkSeconds, graceSeconds, longestEndMs, longestStartMs, longWaitMs } from '../../src/common/bounds.js';
-import { logLevel } from '../../src/common/log.js';
+import { logLevel } from '../../src/common/log-level.js';
 
 describe('a variable in seconds', () => {
   test.each([

@@ -41,7 +41,7 @@ export default (async ({ options, command }, context) => {
   }
   const store = await context.store();
   await checkKnobs(store, first);
-  const { submitJob, submitSweep, submitToSlurm, sweepName } = await import('../../daemon/index.js');
+  const { deadEndOf, submitJob, submitSweep, submitToSlurm, sweepName } = await import('../../daemon/index.js');
   const onNamed = (name: string, found: NamedJob): void => sayWhich(name, found, out);
   const submission = { command, options: jobOptions, environment: withNotify(process.env, options.notify), onNamed };
   const group = sweep === null ? null : { members, atOnce: sweep.atOnce };
@@ -59,6 +59,8 @@ export default (async ({ options, command }, context) => {
   const ids = jobs.map((one) => one.job);
   if (out.json) out.document('submit', { schema: 1, job: job.job, ...(sweep === null ? {} : { jobs: ids }) });
   else out.data(ids.join('\n'));
+  const end = cluster === null ? await deadEndOf(store, job) : null;
+  if (end !== null) out.note(`note: ${end.dead}: it fails when a daemon takes it. ${end.advice}`);
   if (cluster === null && jobOptions.notify) await sayWhoTells(store, out);
   const idle = cluster === null ? await nobodyRuns(store, jobOptions.host) : null;
   if (idle !== null) out.note(`note: ${idle}`);
