@@ -21,11 +21,11 @@ import {
   ago,
   bytesOr,
   comparisonText,
-  configWords,
   cutWords,
   plural,
   rehearsalText,
   seconds,
+  settingWords,
   shellWords,
 } from './words.js';
 
@@ -73,7 +73,7 @@ export function explainJob(
     );
   }
   if (job.config !== null) {
-    lines.push('', `It ran with ${configWords(job.config)}, ${rungName(job.config)}.`);
+    lines.push('', `It ran with ${settingWords(job.config)}.`);
     const compared = comparisonText(recommendation?.comparison);
     if (compared !== null && recommendation !== null && sameRung(job.config, recommendation))
       lines.push(`That was chosen by speed: ${compared}.`);
@@ -114,7 +114,7 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
   return [
     `${paint('bold', recommendation.key)}  ${recommendation.status}, ${ago(recommendation.verified_at)}`,
     '',
-    `On ${recommendation.gpu_model} with a budget of ${formatBytes(budget)}: ${configWords(recommendation)}, ${rungName(recommendation)}.`,
+    `On ${recommendation.gpu_model} with a budget of ${formatBytes(budget)}: ${settingWords(recommendation)}.`,
     `The largest micro-batch that fits is ${recommendation.max_micro_batch}${recommendation.known_bad_micro_batch === null ? '' : `; ${recommendation.known_bad_micro_batch} was seen not to`}.` +
       (peak === null
         ? ''
@@ -216,7 +216,7 @@ function relaunches(runs: JobRecord['launches']): string[] {
   return [
     `It was launched ${plural(runs.length, 'time')}:`,
     ...runs.map(({ launch, config, why }) => {
-      const what = config ? `: ${configWords(config)}, ${rungName(config)}` : '';
+      const what = config ? `: ${settingWords(config)}` : '';
       return `  launch ${launch}${what}${why ? `\n    ${oneLine(why)}` : ''}`;
     }),
   ];

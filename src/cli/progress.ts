@@ -1,3 +1,5 @@
+import { statSync } from 'node:fs';
+import { endOfRegular } from '../common/regular-file.js';
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import type { ProbeRecord } from '../contract/measurement.js';
@@ -6,7 +8,7 @@ import type { Progress } from '../worker/types.js';
 import { ascii, asciiOnly, beginning, type Paint, paintFor, width, wrapped } from './output.js';
 import { SearchSeconds } from './search-seconds.js';
 import { oneLine } from './table.js';
-import { bytesOr, configWords, plural, rate } from './words.js';
+import { bytesOr, plural, rate, settingWords } from './words.js';
 
 /** Shows the worker's progress on stderr. */
 export interface ProgressView {
@@ -36,8 +38,18 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
     if (shown) stream.write('\r\u001b[K');
     shown = false;
   };
+  /** The output of the job that runs; how far it had come when a line was begun after it. */
+  let output = '';
+  let brokenAt: number | null = null;
+  /** A job's output may end within a line, as a progress bar does: what is told begins its own. */
+  const breakLine = () => {
+    const at = openLineAt(output);
+    if (at !== null && at !== brokenAt) stream.write('\n');
+    brokenAt = at;
+  };
   const line = (text: string) => {
     wipe();
+    breakLine();
     const plain = signs(oneLine(text));
     stream.write(`${wrapped(plain, stream.isTTY ? stream.columns || 80 : undefined)}\n`);
   };
@@ -95,15 +107,12 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           searched(event.report.wall_s);
           break;
         case 'reused':
-          line(
-            `${paint('green', 'recorded')}  ${event.recommendation.key}: ${configWords(event.recommendation)}, ${rungName(event.recommendation)}`,
-          );
+          line(`${paint('green', 'recorded')}  ${event.recommendation.key}: ${settingWords(event.recommendation)}`);
           break;
         case 'running':
           searched();
-          line(
-            `${paint('bold', 'running')}  ${event.config ? `${configWords(event.config)}, ${rungName(event.config)}` : 'as it stands'}`,
-          );
+          line(`${paint('bold', 'running')}  ${event.config ? settingWords(event.config) : 'as it stands'}`);
+          output = event.logFile;
           break;
         case 'note':
           // A search and the run after it have the same to say of a command.
@@ -113,6 +122,16 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
       }
     },
   };
+}
+
+/** How many bytes the output has where it ends within a line; null: it does not, or cannot be read, which a note is not worth an error. */
+function openLineAt(path: string): number | null {
+  try {
+    const last = endOfRegular(path, 1)?.text ?? '';
+    return last === '' || last === '\n' ? null : statSync(path).size;
+  } catch {
+    return null;
+  }
 }
 
 /** What became of a probe. `budget` in bytes; 0: not known. */

@@ -1,10 +1,9 @@
 import { plain } from '../common/terminal.js';
 import type { JobRecord } from '../contract/job.js';
 import { asRecord } from '../contract/measurement.js';
-import { rungName } from '../contract/rung.js';
 import type { Paint } from './output.js';
 import { probeLine } from './progress.js';
-import { configWords } from './words.js';
+import { settingWords } from './words.js';
 
 /** Tells of a job's search while its output is followed: what is printed meanwhile is that of launches which only measure. */
 export class SearchFollow {
@@ -32,6 +31,6 @@ export class SearchFollow {
     if (state === 'searching') return;
     this.#searching = false;
     if (state === 'running' && config !== null)
-      this.note(`the search is done: ${job} runs with ${configWords(config)}, ${rungName(config)}`);
+      this.note(`the search is done: ${job} runs with ${settingWords(config)}`);
   }
 }

@@ -1,7 +1,7 @@
 import { formatBytes } from '../common/size.js';
 import type { SpeedComparison } from '../contract/measurement.js';
 import type { Rehearsal, RehearsedPhase } from '../contract/rehearsal.js';
-import { type ConfigLike, type CutPlace, rungName } from '../contract/rung.js';
+import { type ConfigLike, type CutPlace, OWN_RUNG, rungName } from '../contract/rung.js';
 
 export const cutWords = (cut: CutPlace): string => (cut === 'model' ? "at the model's call" : 'at the loader');
 
@@ -13,6 +13,12 @@ export function configWords(config: ConfigLike): string {
   if (config.accumulation > 1) product.push(`accumulation ${config.accumulation}`);
   if (config.world_size > 1) product.push(`${config.world_size} devices`);
   return product.length === 1 ? (product[0] as string) : `${product.join(' × ')} = ${config.effective_batch}`;
+}
+
+/** The same with its rung. "As it stands" is a rung's name, and would contradict a cut. */
+export function settingWords(config: ConfigLike & Parameters<typeof rungName>[0]): string {
+  const rung = rungName(config);
+  return rung === OWN_RUNG && config.accumulation > 1 ? configWords(config) : `${configWords(config)}, ${rung}`;
 }
 
 /** Bytes, or a dash where nothing was measured. */

@@ -60,6 +60,9 @@ export const rungOf = (record: RungLike): Rung => rung.parse(record);
 export const sameRung = (a: RungLike, b: RungLike): boolean =>
   KNOBS.every((knob) => (a[knob] || false) === (b[knob] || false));
 
+/** The name of the script's own rung. */
+export const OWN_RUNG = 'as it stands';
+
 /** `bf16 + checkpointing`, or `as it stands` where nothing is on. */
 export function rungName(record: RungLike & { expandable_segments?: boolean }): string {
   const knobs: string[] = KNOBS.flatMap((knob) => {
@@ -71,7 +74,7 @@ export function rungName(record: RungLike & { expandable_segments?: boolean }): 
     return [value === true ? name : knob === 'amp' ? value : `${name} ${value}`];
   });
   if (record.expandable_segments) knobs.push('expandable segments');
-  return knobs.length > 0 ? knobs.join(' + ') : 'as it stands';
+  return knobs.length > 0 ? knobs.join(' + ') : OWN_RUNG;
 }
 
 /** A rung in documents: the hook's own knobs are there only if they are on. */

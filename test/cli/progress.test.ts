@@ -1,3 +1,6 @@
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { createProgress } from '../../src/cli/progress.js';
@@ -168,5 +171,51 @@ describe('the seconds of a search', () => {
     );
     view.show({ type: 'running', config: null, launch: 2, logFile: '' });
     expect(written.match(/searched for/g)).toHaveLength(1);
+  });
+
+  it('does not call a cut job as it stands', () => {
+    let written = '';
+    const view = createProgress({ write: (text: string) => (written += text) }, {});
+    const config = { ...RUNG, micro_batch: 512, accumulation: 8, world_size: 1, effective_batch: 4096 };
+    const running = (more: object) =>
+      view.show({ type: 'running', config: { ...config, ...more }, launch: 1, logFile: '' } as Progress);
+    running({});
+    running({ accumulation: 1, effective_batch: 512 });
+    running({ amp: 'bf16' });
+    expect(written).toBe(
+      'running  micro-batch 512 × accumulation 8 = 4096\n' +
+        'running  micro-batch 512, as it stands\n' +
+        'running  micro-batch 512 × accumulation 8 = 4096, bf16\n',
+    );
+  });
+
+  it('begins a line of its own where the output of the job ends within one', () => {
+    const logFile = join(mkdtempSync(join(tmpdir(), 'oomtune-progress-')), 'log');
+    let written = '';
+    const view = createProgress({ write: (text: string) => (written += text) }, {});
+    const note = (text: string) => view.show({ type: 'note', text });
+    view.show({ type: 'running', config: null, launch: 1, logFile });
+    note('nothing was printed');
+    writeFileSync(logFile, 'Epoch 1:  12%|#');
+    note('within a bar');
+    note('and one more');
+    appendFileSync(logFile, '\rEpoch 1:  13%|#');
+    note('within the next');
+    appendFileSync(logFile, ' done\n');
+    note('after a whole line');
+    expect(written).toBe(
+      [
+        'running  as it stands',
+        'note: nothing was printed',
+        '',
+        'note: within a bar',
+        'note: and one more',
+        '',
+        'note: within the next',
+        'note: after a whole line',
+        '',
+      ].join('\n'),
+    );
+    rmSync(dirname(logFile), { recursive: true });
   });
 });
