@@ -15,8 +15,16 @@ const FILE_SYSTEM: Record<string, string> = {
   EIO: 'the disk does not answer',
 };
 
-export const PASSWORD_IN_URL =
-  'Put it into the URL: redis://:password@host:6379, or with a user redis://user:password@host:6379.';
+const BY_SOCKET = 'unix:///path/to/redis.sock?username=USER&password=PASSWORD';
+const BY_TCP = 'redis://:password@host:6379, or with a user redis://user:password@host:6379';
+
+/** Where a password goes in a URL like this one; null: it is not known which. */
+export function passwordRemedy(url: string | null): string {
+  if (url === null) return `Put it into the URL: ${BY_TCP}; for a socket ${BY_SOCKET}.`;
+  return url.startsWith('unix:')
+    ? `Put the password, and the user if there is one, into the URL: ${BY_SOCKET}.`
+    : `Put it into the URL: ${BY_TCP}.`;
+}
 
 /** First words of Redis's error replies: what they mean, and what to do. */
 const REDIS: Record<string, [why: string, remedy: string]> = {
@@ -27,7 +35,8 @@ const REDIS: Record<string, [why: string, remedy: string]> = {
     'its user may not do that',
     'Give the user these rights: ACL SETUSER NAME ~{oomtune}:* &{oomtune}:* +@all -@dangerous +info.',
   ],
-  NOAUTH: ['it asks for a password', PASSWORD_IN_URL],
+  NOAUTH: ['it asks for a password', passwordRemedy(null)],
+  WRONGPASS: ['it asks for another password', passwordRemedy(null)],
   LOADING: ['it still loads its data', 'Try again in a moment.'],
   BUSY: ['it is busy with a script', 'Try again in a moment.'],
   MASTERDOWN: ['its primary is away', 'Give the URL of the primary.'],
@@ -77,12 +86,26 @@ export function refusal(thrown: unknown, home: string | null): OomtuneError | nu
   return ours && code !== 'ENOENT' && code !== 'EEXIST' ? unusableFolder(home, thrown) : null;
 }
 
-/** What to do about an error reply of Redis; null: it is none that is known. */
-export const remedyOf = (reply: string): string | null => meaningOf(reply)?.[1] ?? null;
+/** What to do about an error reply of the Redis at `url`; null: it is none that is known. */
+export function remedyOf(reply: string, url: string): string | null {
+  return /^(NOAUTH|WRONGPASS)$/.test(wordOf(reply)) ? passwordRemedy(url) : (meaningOf(reply)?.[1] ?? null);
+}
 
-function meaningOf(reply: string): (typeof REDIS)[string] | undefined {
-  const denied = /The user executing the script can't|ACL failure in script/.test(reply); // how a script is told NOPERM
-  return REDIS[denied ? 'NOPERM' : (/WRONGTYPE|^[A-Z]+/.exec(reply)?.[0] ?? '')];
+/** What an error reply of Redis means; one that is not known as it stands, but for the place in the script that met it. */
+export function replyInWords(reply: string): string {
+  return meaningOf(reply)?.[0] ?? reply.replace(IN_SCRIPT, '').replace(AT_SCRIPT, '');
+}
+
+/** How a script's error begins before Redis 7, and how it ends from then on. */
+const IN_SCRIPT = /^ERR Error (?:running|compiling) script \(.*?\): (?:@\w+: ?\d+: )*-?/;
+const AT_SCRIPT = /,? script: [0-9a-f]{40}, on @\w+:\d+\.?$/;
+
+const meaningOf = (reply: string): (typeof REDIS)[string] | undefined => REDIS[wordOf(reply)];
+
+/** The word by which an error reply is known. */
+function wordOf(reply: string): string {
+  if (/The user executing the script can't|ACL failure in script/.test(reply)) return 'NOPERM'; // how a script is told it
+  return /WRONGTYPE|^[A-Z]+/.exec(reply.replace(IN_SCRIPT, ''))?.[0] ?? '';
 }
 
 function refusedByRedis(error: Error): OomtuneError | null {

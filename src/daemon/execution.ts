@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
-import { isFull } from '../common/refusal.js';
+import { isFull, replyInWords } from '../common/refusal.js';
 import type { JobRecord } from '../contract/job.js';
 import type { RunReport } from '../contract/reports.js';
 import type { Ticket } from '../contract/state.js';
@@ -77,7 +77,7 @@ export class Execution {
       record,
       ticket: () => this.ticket,
       onRefused: (error) => {
-        this.#claimed.say(`waits for Redis, which answers with an error: ${error.message}`);
+        this.#claimed.say(`waits for Redis, which answers with an error: ${replyInWords(error.message)}`);
         deps.store.connection.onRefused(error);
       },
     });

@@ -1,6 +1,6 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
-import { PASSWORD_IN_URL, refusal } from '../common/refusal.js';
+import { passwordRemedy, refusal, replyInWords } from '../common/refusal.js';
 import { aborted } from '../common/within.js';
 import { ensureEmbeddedRedis, wasStopped } from './embedded.js';
 import { parseRedisUrl, type RedisTarget, unixUrl } from './url.js';
@@ -74,10 +74,10 @@ export class Connection {
 
   /** Tells of an error that somebody waits out. */
   readonly onRefused = (error: Error): void => {
-    const why = error.message.slice(0, 200);
+    const why = replyInWords(error.message); // several scripts are refused for one reason
     if (this.#closed || (this.#refused.why === why && Date.now() - this.#refused.at < TELL_AGAIN_MS)) return;
     this.#refused = { why, at: Date.now() };
-    this.listener('refuses', this.target.shown, why);
+    this.listener('refuses', this.target.shown, error.message.slice(0, 400));
   };
 
   close(): void {
@@ -225,9 +225,7 @@ function unreachable(shown: string, error: unknown): OomtuneError {
     return new OomtuneError(
       'OOMTUNE_REDIS_UNREACHABLE',
       `Redis at ${shown} asks for ${/NOAUTH/.test(text) ? 'a' : 'another'} password.`,
-      shown.startsWith('unix:')
-        ? 'Put the password, and the user if there is one, into the URL: unix:///path/to/redis.sock?username=USER&password=PASSWORD.'
-        : PASSWORD_IN_URL,
+      passwordRemedy(shown),
       { cause: new Error(text) }, // not the client's own error: that one carries the arguments of AUTH
     );
   }

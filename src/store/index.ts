@@ -3,7 +3,7 @@
  * `url` null: the embedded Redis. Later outages are waited out, and told on stderr or to `onOutage`.
  */
 import type { Log } from '../common/log.js';
-import { remedyOf } from '../common/refusal.js';
+import { remedyOf, replyInWords } from '../common/refusal.js';
 import type { RedisStatus } from '../contract/verbs.js';
 import { Connection, type OutageListener, type OutageState } from './connection.js';
 import { Durations } from './durations.js';
@@ -124,7 +124,10 @@ function sayOutage(state: OutageState, shown: string, why: string): void {
     state === 'lost'
       ? `oomtune: Redis at ${shown} does not answer. What is to be read or written there waits; a running job goes on.\n  ${why}\n`
       : state === 'refuses'
-        ? `oomtune: Redis at ${shown} answers with an error (${why}). What is to be written waits; a running job goes on.\n  ${remedyOf(why) ?? 'Its log may say why.'}\n`
+        ? `oomtune: Redis at ${shown} answers with an error: ${endless(replyInWords(why))}. What is to be read or written there waits; a running job goes on.\n  ${remedyOf(why, shown) ?? 'Its log may say why.'}\n`
         : 'oomtune: Redis is back\n',
   );
 }
+
+/** A text before a full stop of ours. */
+const endless = (text: string): string => text.replace(/\.$/, '');

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { refusal } from '../../src/common/refusal.js';
+import { refusal, remedyOf, replyInWords } from '../../src/common/refusal.js';
 import { isRefusal, openStore, retry, type Store } from '../../src/store/index.js';
 import { readFields, readHashes, valueIn, write } from '../../src/store/replies.js';
 import { failure, ROOT, startRedis } from './home.js';
@@ -127,10 +127,31 @@ test('what is refused for a while is tried until it is taken', async () => {
   await expect(retry(() => Promise.reject(new TypeError('a fault')))).rejects.toThrow('a fault');
   const stop = new AbortController();
   await acl('-set');
+  await expect(retry(() => redis.set('a', '2'), { mostMs: 300 })).rejects.toThrow('NOPERM');
   const stopped = retry(() => redis.set('a', '2'), { signal: stop.signal });
   stop.abort(new Error('enough'));
   await expect(stopped).rejects.toThrow('enough');
   await acl('+@all');
+});
+
+test('a refusal is told in words, without where in a script it was met, and a password goes into a URL of the same kind', async () => {
+  const { redis } = admin.connection;
+  const unknown = await failure(redis.eval("return redis.call('nosuch')", 0));
+  expect(replyInWords(unknown.message)).toMatch(/^ERR Unknown Redis command called from (Lua )?script$/);
+  const before7 =
+    "ERR Error running script (call to f_0a1b): @user_script:2: @user_script: 2: -READONLY You can't write";
+  for (const reply of [
+    "READONLY You can't write against a read only replica. script: 0a1b, on @user_script:2.",
+    before7,
+  ])
+    expect(replyInWords(reply)).toBe('it is a read-only replica');
+  expect(remedyOf(before7, 'redis://host')).toBe('Give the URL of the primary.');
+  const noauth = 'NOAUTH Authentication required.';
+  expect(remedyOf(noauth, 'unix:///r.sock')).toMatch(/unix:\/\/\/.*password=PASSWORD/);
+  expect(remedyOf(noauth, 'unix:///r.sock')).not.toContain('redis://');
+  expect(remedyOf(noauth, 'redis://host:6379')).toMatch(/redis:\/\/:password@host:6379/);
+  const reply = Object.assign(new Error(noauth), { name: 'ReplyError' });
+  expect(refusal(reply, null)?.remedy).toMatch(/redis:\/\/:password@host:6379.*unix:\/\/\//);
 });
 
 test('replies of pipelines and transactions are read in one file', () => {
