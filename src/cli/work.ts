@@ -1,4 +1,3 @@
-import { unlessAborted } from '../common/within.js';
 import type { JobOptions } from '../contract/options.js';
 import type { FindBatchReport, RunReport } from '../contract/reports.js';
 import type { JobSignal } from '../runtime/types.js';
@@ -20,15 +19,23 @@ export async function workDeps(
   deps: WorkDeps;
   around: <R extends RunReport | FindBatchReport>(work: () => Promise<R>) => Promise<R>;
 }> {
-  const [{ createLog }, { newJobId }, { tidyHourly }, { StandardInput }, { ForegroundRecord }, runtime] =
-    await Promise.all([
-      import('../common/log.js'),
-      import('../store/job-id.js'),
-      import('../daemon/retention.js'),
-      import('../runtime/standard-input.js'),
-      import('./foreground-record.js'),
-      context.runtime(),
-    ]);
+  const [
+    { createLog },
+    { newJobId },
+    { tidyHourly },
+    { StandardInput },
+    { ForegroundRecord },
+    { ForegroundRecommendations },
+    runtime,
+  ] = await Promise.all([
+    import('../common/log.js'),
+    import('../store/job-id.js'),
+    import('../daemon/retention.js'),
+    import('../runtime/standard-input.js'),
+    import('./foreground-record.js'),
+    import('./foreground-recommendations.js'),
+    context.runtime(),
+  ]);
   context.signal.throwIfAborted();
   const log = createLog(purpose);
   const jobId = newJobId();
@@ -37,6 +44,14 @@ export async function workDeps(
   const about = { job: jobId, name, host: hostName() };
   const record = new ForegroundRecord({ jobId, command, options }, about, context);
   const notice = target === null ? null : new ForegroundNotice(target, about, options, context);
+  let records: Promise<Records> | null = null;
+  const openRecords = async (): Promise<Records> => {
+    const { recommendations: all, leasing, connection } = await context.store();
+    const { signal } = context;
+    const note = (text: string) => context.progress.show({ type: 'note', text });
+    const recommendations = new ForegroundRecommendations({ all, signal, onRefused: connection.onRefused, note });
+    return { recommendations, atOnce: recommendations.atOnce, leasing: recommendations.leasing(leasing) };
+  };
   void tidyHourly(() => context.store(), log); // while the job works; it is not waited for
   return {
     request: {
@@ -53,16 +68,9 @@ export async function workDeps(
     around: (work) => record.around(() => (notice === null ? work() : notice.around(work, toldOf))),
     deps: {
       runtime,
-      records: async () => {
-        const { recommendations: all, leasing } = await context.store();
-        // Who interrupts does not wait for a Redis that is away
-        const now = <T>(work: () => Promise<T>): Promise<T> => unlessAborted(context.signal, work);
-        const recommendations: Records['recommendations'] = {
-          get: (key) => now(() => all.get(key)),
-          put: (found, job) => now(() => all.put(found, job)),
-          demote: (key, knownBad, job) => now(() => all.demote(key, knownBad, job)),
-        };
-        return { recommendations, leasing };
+      records: () => {
+        records ??= openRecords();
+        return records;
       },
       signal: context.signal,
       progress: (event) => {

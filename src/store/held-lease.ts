@@ -8,6 +8,7 @@ import { startTime } from './process-identity.js';
 import { retry } from './retry.js';
 
 const RELEASE_MS = 10_000;
+const BESIDE_MS = 10_000;
 /** For somebody who waits for their prompt. */
 const INTERRUPTED_MS = 500;
 
@@ -65,10 +66,11 @@ export class HeldLease {
     if (!done) await this.#restore();
   }
 
-  /** Owners who have shared a device with this one at some time so far. */
+  /** Owners who have shared a device with this one at some time so far. Throws what Redis refuses for ten seconds: they are only told. */
   async beside(): Promise<string[]> {
     const { owner, instance } = this.promise;
-    return this.#retry(() => this.leases.beside(owner, instance));
+    const { onRefused } = this.leases;
+    return retry(() => this.leases.beside(owner, instance), { onRefused, mostMs: BESIDE_MS });
   }
 
   /** Changes the reserved bytes: a whole device while searching, the predicted peak after. */

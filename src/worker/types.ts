@@ -56,9 +56,13 @@ export type Leasing = { acquire(request: LeaseRequest): Promise<Lease> };
 
 export type Lease = Pick<HeldLease, 'devices' | 'foreign' | 'beside' | 'attach' | 'resize' | 'release' | 'leave'>;
 
-/** What the worker keeps in Redis. */
+export type WorkRecommendations = Pick<RecommendationStore, 'get' | 'put' | 'demote'>;
+
+/** What the worker keeps in Redis. A refusal is waited out, as no job should end for it. */
 export interface Records {
-  recommendations: Pick<RecommendationStore, 'get' | 'put' | 'demote'>;
+  recommendations: WorkRecommendations;
+  /** For what is tried again by itself: a refusal may be thrown at once. Absent: none is. */
+  atOnce?: WorkRecommendations;
   leasing: Leasing;
 }
 

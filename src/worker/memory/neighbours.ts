@@ -1,6 +1,7 @@
 import { formatBytes } from '../../common/size.js';
 import { isHost } from '../../contract/device-id.js';
 import type { Device } from '../../contract/launch.js';
+import { isRefusal } from '../../store/retry.js';
 import type { Lease } from '../types.js';
 
 /** Others' memory below this part of a device is not worth a note: the driver uses less. */
@@ -47,10 +48,16 @@ export function neighbourNotes(neighbours: NeighbourMemory[], budgetBytes: numbe
 
 /** A note on speeds measured while others used the devices; null: nobody did. */
 export async function sharingNote(lease: Lease, neighbours: NeighbourMemory[]): Promise<string | null> {
-  const others = [...(await lease.beside()), ...neighbours.flatMap(({ names }) => names.slice(0, 3))];
+  const where = lease.devices.map(({ id }) => id).join(', ');
+  const beside = await lease.beside().catch((error: unknown) => {
+    if (!isRefusal(error)) throw error;
+    return null;
+  });
+  if (beside === null)
+    return `Redis does not tell whether other jobs used ${where} meanwhile, which makes speeds slower.`;
+  const others = [...beside, ...neighbours.flatMap(({ names }) => names.slice(0, 3))];
   const who = listed(others);
   if (who === null) return null;
-  const where = lease.devices.map(({ id }) => id).join(', ');
   return `The speeds were not measured alone: ${who} used ${where} meanwhile. With --exclusive no other job of oomtune does.`;
 }
 

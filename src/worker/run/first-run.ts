@@ -164,7 +164,8 @@ export class FirstRun {
     const answer = withLoop(action.answer, target.loopAccumulation);
     const seenAs = { observations: [observation], whys: [WHY], loop, cut, torch: hello?.torch ?? null };
     try {
-      const { recommendations } = await deps.records();
+      const records = await deps.records();
+      const recommendations = records.atOnce ?? records.recommendations; // its later steps and its end try again
       const found = recommendationOf(target, seenAs, answer, new Date().toISOString());
       const before = await recommendations.get(target.key);
       const wider = before?.status === 'verified' && before.max_micro_batch > found.max_micro_batch ? before : null;
