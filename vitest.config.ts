@@ -37,6 +37,7 @@ const SECONDS: [path: string, seconds: number][] = [
   ['test/package/', 100],
   ['test/cli/slurm', 400],
   ['test/cli/redis-outage', 70],
+  ['test/cli/redis-refuses', 70],
   ['test/cli/', 40],
   ['test/daemon/search', 200],
   ['test/daemon/sharing', 160],

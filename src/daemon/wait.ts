@@ -1,6 +1,6 @@
 import { Alarm } from '../common/within.js';
 import { ENDED_STATES, type JobRecord } from '../contract/job.js';
-import { retry, type Store } from '../store/index.js';
+import { patient, type Store } from '../store/index.js';
 import { followSlurm } from './slurm/follow.js';
 import { known } from './steer.js';
 
@@ -41,12 +41,13 @@ const BACK_LOOK_MS = 1000;
 
 /** Waits until all have ended, and calls back for each, and with each reason for which one has not, when it is seen. Throws OOMTUNE_NO_SUCH_JOB, or the signal's reason. */
 export async function waitForJobs(
-  store: Store,
+  impatient: Store,
   ids: string[],
   signal: AbortSignal,
   onEnd: (job: JobRecord) => void = () => {},
   onReason: (job: JobRecord) => void = () => {},
 ): Promise<JobRecord[]> {
+  const store = patient(impatient, signal);
   const ended = new Map<string, JobRecord>();
   const reasons = new Map<string, string | null>();
   const left = () => ids.filter((id) => !ended.has(id));
@@ -68,7 +69,7 @@ export async function waitForJobs(
       due.clear();
       let lookMs = inSlurm ? SLURM_LOOK_MS : LOOK_MS;
       for (const id of look.filter((one) => !ended.has(one))) {
-        const job = await retry(() => store.jobs.get(id), { signal, onRefused: store.connection.onRefused });
+        const job = await store.jobs.get(id);
         if (!presence.note(id, job)) {
           lookMs = BACK_LOOK_MS;
           continue;

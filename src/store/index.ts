@@ -38,6 +38,7 @@ export type { LeaseStore, LeaseTimes } from './leases.js';
 export type { LogTails } from './logs.js';
 export type { MemoryTrace } from './memory-traces.js';
 export { jobsLike, type NamedJob, namedJob, noSuchJob } from './named-job.js';
+export { patient } from './patient.js';
 export { hostName, isAlive, processOf, thisProcess } from './process-identity.js';
 export type { ReadersRedis } from './readers.js';
 export type { RecommendationStore } from './recommendations.js';

@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import type { Connection } from './connection.js';
 import type { Keys } from './keys.js';
 import { write } from './replies.js';
+import { retry } from './retry.js';
 
 /** At most so many pieces of this size (512 KiB), kept a week after the last. */
 const PIECES = 64;
@@ -58,7 +59,8 @@ export class LogTails {
       while (!options.signal.aborted) {
         const ended = await options.ended(); // asked before the last look: nothing is written after the end
         const ms = ended ? 1 : 1000;
-        const reply = await redis.xreadBuffer('COUNT', 16, 'BLOCK', ms, 'STREAMS', this.keys.log(job), last);
+        const look = () => redis.xreadBuffer('COUNT', 16, 'BLOCK', ms, 'STREAMS', this.keys.log(job), last);
+        const reply = await retry(look, { signal: options.signal, onRefused: this.connection.onRefused });
         const entries = (reply?.[0]?.[1] ?? []) as unknown as Entry[];
         for (const entry of entries) {
           last = entry[0];

@@ -7,7 +7,7 @@ import type { JobRecord } from '../../contract/job.js';
 import { followSlurm } from '../../daemon/slurm/follow.js';
 import { Presence } from '../../daemon/wait.js';
 import { readExit } from '../../runtime/records.js';
-import { hostName, type Store } from '../../store/index.js';
+import { hostName, patient, type Store } from '../../store/index.js';
 import { readForeground } from '../foreground-jobs.js';
 import { namedJobs } from '../jobs.js';
 import { LogFile } from '../log-file.js';
@@ -78,7 +78,8 @@ export async function showLogs(store: Store, jobs: JobRecord[], options: LogOpti
     return options.terminal ? safe(writer) : writer;
   });
   if (options.follow) {
-    await Promise.all(jobs.map((job, at) => follow(store, job, options, writers[at] as Writer)));
+    const waits = patient(store, options.signal);
+    await Promise.all(jobs.map((job, at) => follow(waits, job, options, writers[at] as Writer)));
     return;
   }
   for (const [at, job] of jobs.entries()) {

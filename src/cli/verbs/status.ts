@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { usageError } from '../../common/errors.js';
 import { plain } from '../../common/terminal.js';
-import { fairShare } from '../../store/index.js';
+import { fairShare, patient } from '../../store/index.js';
 import { jobsCsv } from '../csv.js';
 import { type JobFilter, jobFilter } from '../job-filter.js';
 import { createListing } from '../job-listing.js';
@@ -27,7 +27,9 @@ export default (async ({ args, options }, context) => {
     else out.data(users.length === 0 ? 'Nobody has used anything yet.' : renderUsers(users, out.paint));
     return 0;
   }
-  const listing = await createListing(store, { names: args, filter, limit, note: out.note });
+  let drawn = false;
+  const read = options.watch ? patient(store, signal, () => drawn) : store;
+  const listing = await createListing(read, { names: args, filter, limit, note: out.note });
   const picture = async (): Promise<string> => {
     const { jobs, foreground } = await listing.read();
     const lines = (await listing.unreadable()).map(
@@ -43,6 +45,7 @@ export default (async ({ args, options }, context) => {
   if (options.watch) {
     while (!signal.aborted) {
       out.exact(repaint(shown(await picture(), process.stdout)));
+      drawn = true;
       await delay(1000, undefined, { signal }).catch(() => {});
     }
     return context.interruptedBy ?? 130;

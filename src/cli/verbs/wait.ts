@@ -8,7 +8,10 @@ export default (async ({ args }, context) => {
   const { out, signal } = context;
   const store = await context.store();
   const named = await namedJobs(store, args, out); // @ is the latest of now, not of later
-  const { waitForJobs } = await import('../../daemon/index.js');
+  const [{ waitForJobs }, { patient }] = await Promise.all([
+    import('../../daemon/index.js'),
+    import('../../store/index.js'),
+  ]);
   const ids = named.map(({ job }) => job);
   const tell = ({ job, name, state }: JobRecord, why: string) => out.note(plainText(`${job}  ${name}  ${state}${why}`));
   const jobs = await waitForJobs(
@@ -21,7 +24,7 @@ export default (async ({ args }, context) => {
     },
     (job) => tell(job, `: ${job.reason}`),
   );
-  if (out.json) out.document('wait', { schema: 1, jobs: await statusEntries(store, jobs) });
+  if (out.json) out.document('wait', { schema: 1, jobs: await statusEntries(patient(store, signal), jobs) });
   const failed = jobs
     .filter((job) => job.state !== 'succeeded')
     .sort((a, b) => Date.parse(a.ended_at ?? '') - Date.parse(b.ended_at ?? ''))[0];
