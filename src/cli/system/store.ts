@@ -40,6 +40,7 @@ const MOST_CALLS = 32;
 /** The store as verbs use it, behind the socket of the machine's daemon, which shows and does what this user may. */
 export function systemStore(path: string, channel: Channel): Store {
   const line = new Line(path, channel);
+  const onRefused = refusals();
   /** What foreground commands ask for long after they began, and may ask for again. */
   const again = <T>(name: string, args: unknown[]): Promise<T> => line.repeat((now) => now.call<T>(name, args));
   const calls = new PQueue({ concurrency: MOST_CALLS });
@@ -60,7 +61,7 @@ export function systemStore(path: string, channel: Channel): Store {
     url: `unix://${path}`,
     secretUrl: null,
     keys: { prefix: '' },
-    connection: { onRefused: () => {} },
+    connection: { onRefused },
     jobs: guarded('jobs', {
       ...parts.jobs,
       create: (record: JobRecord) => call<null>('jobs.create', [record]), // what may wait is the daemon's to say
@@ -95,6 +96,20 @@ export function systemStore(path: string, channel: Channel): Store {
     close: async () => line.channel.close(),
   };
   return guarded('store', store) as unknown as Store;
+}
+
+/** Between two reports of the same. */
+const TELL_AGAIN_MS = 60_000;
+
+/** Tells what Redis answers the daemon with and somebody here waits out, once for all who ask. */
+function refusals(): (error: Error) => void {
+  const toldAt = new Map<string, number>();
+  return ({ message }) => {
+    if (Date.now() - (toldAt.get(message) ?? Number.NEGATIVE_INFINITY) < TELL_AGAIN_MS) return;
+    toldAt.set(message, Date.now());
+    const waits = 'What is to be read or written there waits; a running job goes on.';
+    process.stderr.write(`oomtune: the daemon of this machine says: ${message} ${waits}\n`);
+  };
 }
 
 type Listener = (what: string, job: string) => void;

@@ -21,11 +21,8 @@ const number = z.number().int();
 /** What agents ask for the jobs that they were given, and for no other. They are processes of their users, who can make them say anything. */
 export class AgentJobs {
   readonly #jobs = new Map<string, AgentJob>();
-  readonly #recommendations: OwnedRecommendations;
 
-  constructor(private readonly parts: { store: Store; runtime: Runtime; runsOf: (uid: number) => string }) {
-    this.#recommendations = new OwnedRecommendations(parts.store.recommendations);
-  }
+  constructor(private readonly parts: { store: Store; runtime: Runtime; runsOf: (uid: number) => string }) {}
 
   /** From now on the user's agent may ask for this job. */
   begin(uid: number, job: StoredJob, deps: HandedDeps): { end: (goesOn: boolean) => Promise<void> } {
@@ -58,6 +55,7 @@ export class AgentJobs {
 
   #callsOf({ uid, job, deps, desk }: AgentJob, signal: AbortSignal, note: (value: unknown) => void): Calls {
     const owner = { uid, name: job.owner ?? String(uid) };
+    const owned = async () => new OwnedRecommendations((await deps.records()).recommendations); // which wait where Redis refuses
     const below = join(this.parts.runsOf(uid), job.job, '/');
     return {
       persist: call([agentPatch], async (_, [patch]) => {
@@ -69,11 +67,11 @@ export class AgentJobs {
         (await deps.records()).recommendations.get(key),
       ),
       'recommendations.put': call([recommendation], async (_, [found]) => {
-        const kept = await this.#recommendations.put(owner, found, job.job);
+        const kept = await (await owned()).put(owner, found, job.job);
         if (kept !== null) deps.progress({ type: 'note', text: `${found.key} was recorded by ${kept}, and is kept` });
       }),
-      'recommendations.demote': call([z.string().max(512), number], (_, [key, knownBad]) =>
-        this.#recommendations.demote(owner, key, knownBad, job.job),
+      'recommendations.demote': call([z.string().max(512), number], async (_, [key, knownBad]) =>
+        (await owned()).demote(owner, key, knownBad, job.job),
       ),
       'leasing.acquire': call([leaseWish], async (_, [wish]) => {
         const { leasing } = await deps.records();

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { ERROR_CODES, type ErrorCode, OomtuneError } from '../../common/errors.js';
+import { refusal } from '../../common/refusal.js';
 import { type ChannelMessage, channelMessage } from '../../contract/system.js';
 
 /** Answers a call of the other end. The signal is aborted when that gives it up, or is gone. */
@@ -222,7 +223,8 @@ function readJson(text: string): ChannelMessage | null {
 
 /** What is no error for users stays here: its text may tell what is not the other end's business. */
 export function encodeError(error: unknown): Record<string, unknown> {
-  if (error instanceof OomtuneError) return { code: error.code, message: error.message, remedy: error.remedy };
+  const known = error instanceof OomtuneError ? error : refusal(error, null);
+  if (known !== null) return { code: known.code, message: known.message, remedy: known.remedy };
   return { code: 'OOMTUNE_INTERNAL', message: 'A fault of the daemon.', remedy: 'Its log tells more; report it.' };
 }
 

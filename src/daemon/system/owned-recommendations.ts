@@ -1,9 +1,9 @@
 import type { Recommendation } from '../../contract/recommendation.js';
-import type { RecommendationStore } from '../../store/index.js';
+import type { WorkRecommendations } from '../../worker/types.js';
 
 /** Recommendations are read by all. One that holds is replaced only by who measured it, so that nobody can spoil another's. */
 export class OwnedRecommendations {
-  constructor(private readonly store: RecommendationStore) {}
+  constructor(private readonly store: WorkRecommendations) {}
 
   /** Whose the record is that was kept instead; null: it was written. */
   async put(by: { uid: number; name: string }, found: Recommendation, job: string | null): Promise<string | null> {

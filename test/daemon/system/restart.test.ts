@@ -63,4 +63,42 @@ describe.skipIf(noUsers !== null)('foreground commands whose daemon is killed an
     expect(known.recommendations).toMatchObject([{ owner: alice.name }]);
     await until(async () => (await leases()) === 0, 60);
   });
+
+  it('and jobs wait until its Redis takes what they have found', async () => {
+    const script = join(machine.root, 'short.py');
+    writeFileSync(
+      script,
+      'import time, torch\nfrom torch.utils.data import DataLoader, TensorDataset\n' +
+        'model = torch.nn.Linear(64, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.01)\n' +
+        'for (x,) in DataLoader(TensorDataset(torch.randn(2048, 64)), batch_size=64):\n' +
+        '    optimizer.zero_grad()\n    model(x).mean().backward()\n    optimizer.step()\n    time.sleep(0.05)\n',
+    );
+    const { redis } = (await machine.store()).connection;
+    const given = [...PLAIN, '--max-batch', '256'];
+    const env = { OOMTUNE_PYTHON: PYTHON };
+    const child = alice.start(['find-batch', '--json', ...given, '--name', 'waits', '--', PYTHON, script], { env });
+    let said = '';
+    child.stderr?.on('data', (text) => {
+      said += text;
+    });
+    const command = ended(child);
+    await until(() => said.includes('fit'), 60);
+    await redis.config('SET', 'min-replicas-to-write', '1');
+    await until(() => said.includes('it has too few replicas to write'), 60);
+    await redis.config('SET', 'min-replicas-to-write', '0');
+    expect(await command).toMatchObject({ code: 0 });
+    expect((await (await machine.store()).recommendations.find('waits')).length).toBe(1);
+
+    const id = (
+      await alice.call(['submit', ...given, '--effective-batch', '64', '--name', 'job', '--', PYTHON, script], { env })
+    ).stdout.trim();
+    const { jobs, recommendations } = await machine.store();
+    await until(async () => ((await jobs.get(id))?.journal.length ?? 0) > 0, 90);
+    await redis.config('SET', 'min-replicas-to-write', '1');
+    await new Promise((resolve) => setTimeout(resolve, 8000));
+    await redis.config('SET', 'min-replicas-to-write', '0');
+    await until(async () => (await jobs.get(id))?.ended_at != null, 90);
+    expect(await jobs.get(id)).toMatchObject({ state: 'succeeded' });
+    expect((await recommendations.find('job')).length).toBe(1);
+  }, 240_000);
 });
