@@ -3,6 +3,7 @@
 import os
 import sys
 import unittest
+from unittest import mock
 
 import torch
 from support import ROOT
@@ -73,6 +74,10 @@ class CutCase(unittest.TestCase):
         self.assertGreater(self.cut.count, 0)
         for one, other in zip(bare, tuned):
             self.assertLess(((one - other).norm() / one.norm().clamp_min(1e-6)).item(), tolerance)
+
+    def without_looks(self):
+        """For what counts the forward passes of training: no whole micro-batch is looked at."""
+        return mock.patch("oomtune.hook.cut.plan.is_due", lambda call: False)
 
     def refused(self, words, make, loss, inputs, **more):
         with self.assertRaisesRegex(Refused, words):

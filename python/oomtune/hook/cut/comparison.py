@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional, Tuple
 
-    from ..types import Leaves, Torch
+    from ..types import Leaves, Tensor, Torch
     from .outputs import Join
     from .reductions import Reduction, Reductions
 
@@ -48,6 +48,8 @@ class Comparison:
         self._rows = rows
         self._half = half_of(rows)
         self._outputs = outputs
+        #: Computed in single precision or better.
+        self.fine = fine
         self._tolerance = FINE if fine else COARSE
         if len({len(output) for output in [*outputs, again]}) != 1:
             raise Mismatch("what it returns has another structure for fewer samples")
@@ -56,6 +58,12 @@ class Comparison:
         self._changed = changed() if self.random else outputs[0]
         #: The order of an output's rows could not be seen.
         self.undecided = False
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the outputs have for each sample."""
+        tensors = [leaf for leaf in self._outputs[0] if isinstance(leaf, self._torch.Tensor)]
+        return sum(leaf.numel() for leaf in tensors) // len(self._rows)
 
     @property
     def hides(self) -> bool:
@@ -102,6 +110,13 @@ class Comparison:
         """Whether the output at `index` is one value for all rows, here too."""
         return self._is_value(*self._entries()[index][:3])
 
+    def part_off(self, index: int, join: Concatenated, tolerance: float) -> float:
+        """The part of the samples whose rows of the output at `index` are off by more than `tolerance` of what a sample's are on average."""
+        entry = self._entries()[index]
+        whole, joined = (join.by_sample(each) for each in (entry[0], self._joined(entry, join)))
+        off = (whole - joined).norm(dim=1)
+        return float((off > tolerance * whole.norm() / len(whole) ** 0.5).double().mean())
+
     def _near(self, one: Any, other: Any, tolerance: float) -> bool:
         return near(self._torch, one, other, tolerance)
 
@@ -135,17 +150,22 @@ class Comparison:
 
     def _off(self, entry: Entry, order: Concatenated) -> float:
         """How far an output is off if its rows are in that order and no sample depends on another one."""
-        whole, first, last, changed = entry
+        whole, _, _, changed = entry
         if self.random:
             # Drawn for other shapes the numbers are others: what another last sample leaves as it was is of the first ones.
             kept = RowGroup(self._torch, range(len(self._rows) - 1))
             if not isinstance(changed, self._torch.Tensor) or changed.shape != whole.shape:
                 return 0.0 if order.rows(1) == order.factor == 1 else float("inf")
             return apart(self._torch, order.part(whole, kept), order.part(changed, kept))
+        return apart(self._torch, whole, self._joined(entry, order))
+
+    def _joined(self, entry: Entry, order: Concatenated) -> Tensor:
+        """An output as it is if its rows are in that order: the parts', one after the other."""
+        whole, first, last, _ = entry
         joined = self._torch.empty_like(whole)
         order.put(joined, RowGroup(self._torch, range(self._half)), first)
         order.put(joined, RowGroup(self._torch, range(self._half, len(self._rows))), last)
-        return apart(self._torch, whole, joined)
+        return joined
 
     def _reduced(self, entry: Entry, reductions: Reductions) -> Join:
         whole, first, last, _ = entry

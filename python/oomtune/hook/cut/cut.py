@@ -164,6 +164,8 @@ class Cut:
             reductions = Reductions(self._torch, leaves, dims)
             plan.accumulates_by_backward()
             plan.settle(tree, leaves, dims, reductions, parts)
+            if self._context.most_parts is None:
+                plan.look_again(tree, leaves, dims, parts[-1].rows)
             if not plan.was_cut:
                 plan.tell_kept(tree, leaves, dims)
             self.count += 1
@@ -171,8 +173,8 @@ class Cut:
             most_parts = self._context.most_parts
             call = CutCall(self._torch, plan, tree, leaves, dims, reductions, parts, most_parts, padding, shortened)
             return self._nodes.output(call)
-        except Unreduced as reason:
-            # By settle(): nothing of this call has run.
+        except (Unreduced, Mismatch) as reason:
+            # By settle() or the look at a micro-batch: nothing of this call has run.
             if plan.was_cut or ranks.together:
                 self._refuse_module(module, reason)
             if self.count == 0 and is_made_of_models(module):

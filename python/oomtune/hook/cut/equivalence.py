@@ -18,7 +18,7 @@ from .saved_tensors import SavedTensors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Sequence
 
     from ..types import MaybeTensors, Torch
     from .comparison import Mode
@@ -38,6 +38,8 @@ class EquivalenceCheck:
         self._differentiable: list[bool] = []
         self._mode: Mode | None = None
         self._coarse = not runs.single()
+        #: Of found(): how many numbers the outputs have for each sample.
+        self.numbers = 0
 
     def redraws(self) -> Redraws:
         tolerance = FINE if self._runs.single() else COARSE
@@ -55,7 +57,7 @@ class EquivalenceCheck:
         rows = self._runs.chosen_rows()
         joins = self._joins(rows)
         if not self._runs.ranks.together:
-            self._check_values(joins, most)
+            self.check_values(joins, most)
         differentiable, reentrant = self._runs.ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
         for index, (join, learns) in enumerate(zip(joins, differentiable)):
             if isinstance(join, Shared) and not learns:
@@ -64,6 +66,19 @@ class EquivalenceCheck:
             raise Uncuttable("its outputs join in another way on another rank")
         self._joined, self._differentiable = joins, differentiable
         return joins, differentiable, reentrant
+
+    def check_values(self, joins: Sequence[Join], most: int) -> None:
+        """Leaves to values for all samples what holds for more of them, too: two or three may all count in a mean of some (of the valid
+        ones, of the hardest half), or one part of them have none that does. Raises NoMean."""
+        values = [(index, join) for index, join in enumerate(joins) if type(join) is WeightedSum]
+        for rows in self._runs.many_rows(most) if values else ():
+            seen = self._runs.compare(rows)
+            for index, join in values:
+                if seen.random or not seen.holds_value(index):
+                    continue
+                join.names = [one.name for one in seen.holding(self._runs.reductions.named(join.names), index)]
+                if not join.names:
+                    raise NoMean
 
     def check_gradients(self, most: int, gradients: Callable[..., MaybeTensors]) -> None:
         """After found(): raises OtherGradients if those of `most` samples, or of two or three, are not those of each part of them together.
@@ -122,22 +137,10 @@ class EquivalenceCheck:
             if self._runs.sandbox.random() != random or buffers.changed(self._torch) or attributes.touched():
                 raise Uncuttable("its forward pass leaves something behind")
 
-    def _check_values(self, joins: list[Join], most: int) -> None:
-        """Leaves to values for all samples what holds for more of them, too: two or three may all count in a mean of some (of the valid
-        ones, of the hardest half), or one part of them have none that does. Raises NoMean."""
-        values = [(index, join) for index, join in enumerate(joins) if type(join) is WeightedSum]
-        for rows in self._runs.many_rows(most) if values else ():
-            seen = self._runs.compare(rows)
-            for index, join in values:
-                if seen.random or not seen.holds_value(index):
-                    continue
-                join.names = [one.name for one in seen.holding(self._runs.reductions.named(join.names), index)]
-                if not join.names:
-                    raise NoMean
-
     def _joins(self, rows: list[int]) -> list[Join]:
         seen = self._runs.compare(rows)
         self._mode = None if seen.random else seen.mode
+        self.numbers = seen.numbers
         joins = self._runs.ranks.agreed(functools.partial(seen.joins, self._runs.reductions))
         if not self._runs.ranks.any(seen.undecided):
             return joins

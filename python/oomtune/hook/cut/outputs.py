@@ -47,6 +47,11 @@ class Concatenated:
         else:
             group.put(self._apart(target), self.dim + 1, self._apart(value), self.factor)
 
+    def by_sample(self, tensor: Tensor) -> Tensor:
+        """An output's numbers, in one row for each sample."""
+        apart, dim = (tensor, self.dim) if self.blocks == 1 else (self._apart(tensor), self.dim + 1)
+        return apart.movedim(dim, 0).reshape(apart.shape[dim] // self.factor, -1)
+
     def _apart(self, tensor: Tensor) -> Tensor:
         """A view with the blocks in a dimension of their own."""
         return tensor.unflatten(self.dim, (self.blocks, -1))

@@ -142,6 +142,20 @@ class SampleRuns:
             raise error
         raise Unseen(fails_on_fewer(error, self.sandbox, self.dims.count))
 
+    def compare_alone(self, rows: list[int]) -> Comparison | None:
+        """The same of many samples, on this rank alone, and as cheaply as can be; None: nothing can be seen."""
+        for evaluation in (False, True):
+            try:
+                found = self._batches(rows, evaluation, precise=True)
+            except Uncuttable:
+                raise
+            except Exception:
+                # There is no room for it, or it does not run with a part of the samples: training goes on as it would have without this look.
+                return None
+            if not found.random:
+                return found
+        return None
+
     def _drawn_again(self, rows: list[int], precise: bool, seen: Comparison) -> Comparison | None:
         """The comparison where each sample draws the same random numbers in all runs; None: something draws otherwise, or how the outputs join
         depends on what is drawn (a mean over as many tokens as were masked)."""
