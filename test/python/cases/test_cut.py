@@ -92,6 +92,38 @@ for x, y in loader:
     optimizer.step(closure)
     steps += 1
 """,
+    "gradients of an input alone, in a hook of the backward pass": """
+for x, y in loader:
+    rounds += 1
+    made = model(x)
+    start = made.detach().repeat(1, 2).requires_grad_()
+    again = model(start)
+    made.register_hook(lambda g: g + torch.autograd.grad(again, start, g, retain_graph=True)[0][:, :4])
+    optimizer.zero_grad()
+    nn.functional.mse_loss(made, y).backward()
+    optimizer.step()
+    steps += 1
+""",
+    "gradients of weights that a backward pass asks for and gives on": """
+class Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, *weights):
+        ctx.save_for_backward(x, *weights)
+        with torch.no_grad():
+            return model(x)
+    @staticmethod
+    def backward(ctx, gradient):
+        x, *weights = ctx.saved_tensors
+        with torch.enable_grad():
+            made = model(x)
+        return (None, *torch.autograd.grad(made, weights, gradient))
+for x, y in loader:
+    rounds += 1
+    optimizer.zero_grad()
+    nn.functional.mse_loss(Recomputed.apply(x, *model.parameters()), y).backward()
+    optimizer.step()
+    steps += 1
+""",
 }
 
 

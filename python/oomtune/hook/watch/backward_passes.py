@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Generator
 
-    from ..types import Torch
+    from ..types import Call, Torch
 
 
 class BackwardPasses:
@@ -22,35 +23,64 @@ class BackwardPasses:
         self.active = True
         #: True while a backward pass runs. Not per thread: on a GPU checkpointing's inner passes run on another one.
         self.running = False
-        #: True while a backward pass runs that accumulates into the `.grad` of all parameters.
-        self.plain = False
+        #: The outermost backward pass accumulates into the `.grad` of all parameters.
+        self._accumulates = False
+        #: One entry for each pass that runs, outermost or inside of another (a hook's, a custom function's), and gives the gradients of some
+        #: tensors only. A list, as a GPU's passes run on threads of their own, and its methods are atomic.
+        self._of_some: list[None] = []
         #: The number of passes that raised an exception.
         self.failures = 0
 
+    @property
+    def plain(self) -> bool:
+        """Whether a backward pass runs that accumulates into the `.grad` of all parameters, and none of another kind inside of it."""
+        return self._accumulates and not self._of_some
+
     def install(self) -> None:
+        self._watch_grad(self._torch.autograd.grad)
         original = self._torch.autograd.backward
         watch = self
 
         @functools.wraps(original)
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+            every = not kwargs.get("inputs") and len(args) < 4
             if watch.running or not watch.active:
-                return original(tensors, grad_tensors, *args, **kwargs)
+                with contextlib.nullcontext() if every else watch._giving_some():
+                    return original(tensors, grad_tensors, *args, **kwargs)
             factor = watch._weight()
             if watch.scale is not None:
                 factor = factor * watch.scale()
             if not isinstance(factor, float) or factor != 1.0:
                 tensors, grad_tensors = watch._weigh(tensors, grad_tensors, factor)
             watch.running = True
-            watch.plain = not kwargs.get("inputs") and len(args) < 4
+            watch._accumulates = every
             try:
                 return original(tensors, grad_tensors, *args, **kwargs)
             except BaseException:
                 watch.failures += 1
                 raise
             finally:
-                watch.running = watch.plain = False
+                watch.running = watch._accumulates = False
 
         self._torch.autograd.backward = backward
+
+    def _watch_grad(self, original: Call) -> None:
+        watch = self
+
+        @functools.wraps(original)
+        def grad(*args: Any, **kwargs: Any) -> Any:
+            with watch._giving_some():
+                return original(*args, **kwargs)
+
+        self._torch.autograd.grad = grad
+
+    @contextlib.contextmanager
+    def _giving_some(self) -> Generator[None, None, None]:
+        self._of_some.append(None)
+        try:
+            yield
+        finally:
+            self._of_some.pop()
 
     def _weigh(self, tensors: Any, gradients: Any, factor: Any) -> tuple[Any, Any]:
         torch = self._torch
