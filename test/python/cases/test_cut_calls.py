@@ -367,6 +367,14 @@ class Calls(CutCase):
         self.same(Leaf, mean_square, rows)
         self.refused("is kept that carries gradients", lambda: Leaf(keeps=True), mean_square, rows)
 
+    def test_an_input_that_the_module_detaches_after_the_backward_pass_of_what_made_it(self):
+        def loss(model, x):
+            made = model[0](x)
+            made.pow(2).mean().backward()
+            return sum(each.pow(2).mean() for each in model[1](x[:, :4], made))
+
+        self.same(lambda: nn.ModuleList([net(), Detaching()]), loss, rows)
+
     def test_threads_inside_of_a_module(self):
         # As DataParallel does with a replica for each device.
         self.same(Threaded, mean_square, rows)
@@ -523,6 +531,17 @@ class Leaf(nn.Module):
         if self.keeps:
             self.leaf = x
         return self.net(x)
+
+
+class Detaching(nn.Module):
+    """Looks at what it is given and at what another module made, and teaches that nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(4, 1)
+
+    def forward(self, x, made):
+        return self.net(x), self.net(made.detach())
 
 
 class Threaded(nn.Module):

@@ -63,6 +63,10 @@ def _function(torch: Torch) -> Any:
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
+            if all(gradient is None for gradient in gradients):
+                # Of a call that takes no part in what is differentiated: it gave its output to a module that detaches it by itself, say. It may
+                # have had its own backward pass before.
+                return (None,) * len(ctx.needs_input_grad)
             wanted = [None] * ctx.count
             for number, gradient in zip(ctx.numbers, gradients):
                 wanted[number] = gradient
