@@ -248,6 +248,22 @@ class Cases(CutCase):
         torch.set_default_dtype(torch.float32)
         self.same(net, lambda m, x: m(x).pow(2).mean(), rows, tolerance=1e-5)
 
+    def test_outputs_that_one_sample_alone_has_without_its_dimension(self):
+        def penalty(model, x):
+            x.requires_grad_()
+            value = model(x)
+            slope = torch.autograd.grad(value.sum(), x, create_graph=True)[0]
+            return (slope.norm(dim=1) - 1).pow(2).mean() + value.pow(2).mean()
+
+        for width in (1, 4):
+            for micro in (16, 1):
+                for loss in (mean_square, penalty):
+                    with self.subTest(width=width, micro=micro, loss=loss.__name__):
+                        self.same(lambda width=width: Squeezed(width), loss, rows, micro=micro)
+        self.same(lambda: Squeezed(1), mean_square, lambda: torch.randn(2, 8), micro=1, batch=2)
+        # What one sample alone gives is another thing there: only the layers inside are cut.
+        self.same(lambda: Squeezed(4, within=True), mean_square, rows, micro=1)
+
     def test_more_rows_than_before_where_there_are_as_many_features_as_samples(self):
         many = lambda: torch.randn(64, 64).repeat(8 if len(seen) < 2 else 64, 1)  # noqa: E731
         seen = []
@@ -1044,6 +1060,28 @@ class Inside(nn.Module):
 
     def forward(self, x):
         return nn.functional.mse_loss(self.layer(x), x, reduction=self.reduction) / 64
+
+
+class Squeezed(nn.Module):
+    """What binary classifiers do with their logits. `within`: before something that takes another dimension for the features then."""
+
+    def __init__(self, width, within=False):
+        super().__init__()
+        self.net, self.width, self.within = (
+            nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4 * width)),
+            width,
+            within,
+        )
+
+    def forward(self, x):
+        found = self.net(x).unflatten(1, (4, self.width)).squeeze()
+        return (
+            found.softmax(1)
+            if self.within
+            else found[..., :1, :].squeeze()
+            if self.width > 1
+            else found[..., 0].squeeze()
+        )
 
 
 class Recurrent(nn.Module):

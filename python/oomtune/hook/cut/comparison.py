@@ -122,16 +122,22 @@ class Comparison:
 
     def _join(self, entry: Entry, reductions: Reductions) -> Join:
         torch = self._torch
-        whole, first, last, _ = entry
+        whole, first, last, changed = entry
         if not isinstance(whole, torch.Tensor):
             if isinstance(whole, float) and not self._near(whole, first, 0.0):
                 return self._reduced(entry, reductions)
             if not self._alike(whole, first, last):
                 raise Mismatch("it returns a value that changes with its samples (%r)" % (whole,))
             return Constant()
-        if not isinstance(first, torch.Tensor) or not isinstance(last, torch.Tensor) or first.dim() != whole.dim():
+        if not isinstance(first, torch.Tensor) or not isinstance(last, torch.Tensor):
             raise Mismatch("what it returns has another structure for fewer samples")
         count = len(self._rows)
+        first, last = (
+            self._with_row(part, whole, size) for part, size in ((first, self._half), (last, count - self._half))
+        )
+        entry = whole, first, last, changed
+        if not first.dim() == last.dim() == whole.dim():
+            raise Mismatch("what it returns has another structure for fewer samples")
         dims = [dim for dim in range(whole.dim()) if len({whole.shape[dim], first.shape[dim], last.shape[dim]}) > 1]
         if count == 2:
             dims = [dim for dim in range(whole.dim()) if whole.shape[dim] != first.shape[dim]]
@@ -145,8 +151,19 @@ class Comparison:
         if order.off > self._tolerance:
             raise Mismatch("what it returns for a sample depends on the other samples of the batch")
         self.undecided = self.undecided or order.undecided
-        order.best.order = memory_order(torch, whole)
+        order.best.order, order.best.dims = memory_order(torch, whole), whole.dim()
         return order.best
+
+    def _with_row(self, part: Tensor, whole: Tensor, size: int) -> Tensor:
+        """What one sample alone gave, with the dimension of the samples that it lost, if `whole` tells which."""
+        if size > 1 or part.dim() != whole.dim() - 1:
+            return part
+        shape, count = tuple(whole.shape), len(self._rows)
+        lost = (
+            dim for dim in range(whole.dim()) if shape[dim] == count and shape[:dim] + shape[dim + 1 :] == part.shape
+        )
+        dim = next(lost, None)
+        return part if dim is None else part.unsqueeze(dim)
 
     def _off(self, entry: Entry, order: Concatenated) -> float:
         """How far an output is off if its rows are in that order and no sample depends on another one."""

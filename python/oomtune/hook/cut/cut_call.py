@@ -133,7 +133,7 @@ class CutCall:
                 self._kept = self._with_graph(index)
                 leaves = self._detached(self._kept[1])
             else:
-                leaves = self._leaves_of(self._run(index))
+                leaves = self._leaves_of(index, self._run(index))
                 if self._new:
                     self._sizes[index] = self._sizes_of(leaves)
             outputs.add(leaves, index)
@@ -178,7 +178,8 @@ class CutCall:
             elif buffers.waiting:
                 self.plan.second_micro_batch()
 
-    def _leaves_of(self, output: Tree) -> Leaves:
+    def _leaves_of(self, index: int, output: Tree) -> Leaves:
+        """Of what a micro-batch returned."""
         leaves = tree_leaves(self._torch, output)
         if self._structure is None:
             self._structure = tree_with(self._torch, output, [None] * len(leaves))
@@ -186,13 +187,18 @@ class CutCall:
             found = self.plan.not_computed(leaf)
             if found is not None:
                 leaves[number], self._heads[number] = found
+        if len(self._parts[index]) == 1 and len(leaves) == len(self.plan.joins):
+            return [
+                join.with_row(leaf) if isinstance(join, Concatenated) else leaf
+                for leaf, join in zip(leaves, self.plan.joins)
+            ]
         return leaves
 
     def _with_graph(self, index: int) -> tuple[dict[int, Tensor], Leaves]:
         """Runs a micro-batch; returns (its inputs that require gradients, by number; its output's leaves)."""
         inputs = self._inputs(self._parts[index])
         with self._torch.enable_grad():
-            return inputs, self._leaves_of(self._run(index, inputs))
+            return inputs, self._leaves_of(index, self._run(index, inputs))
 
     def _detached(self, leaves: Leaves) -> Leaves:
         return [leaf.detach() if isinstance(leaf, self._torch.Tensor) else leaf for leaf in leaves]
@@ -347,7 +353,7 @@ class CutCall:
     def leaves_of(self, index: int, inputs: dict[int, Tensor]) -> Leaves:
         """A micro-batch's output, with its graph. `inputs`: by number, in place of the leaves that require gradients."""
         with self._autocast.entered():
-            return self._leaves_of(self._run(index, inputs))
+            return self._leaves_of(index, self._run(index, inputs))
 
     def _changed(self) -> list[int] | None:
         """The shape of an input or a weight that was written to since the call began; None: none was."""

@@ -130,7 +130,7 @@ class GradientCheck:
                 given[number] = self._pattern(leaf, number) * scale
             gradient = given[number]
             if isinstance(join, Concatenated):
-                gradient = join.part(gradient, RowGroup(torch, part))
+                gradient = join.part(gradient, RowGroup(torch, part)).reshape(leaf.shape)
             elif index >= 0:
                 if not self._weights[number][index]:
                     continue

@@ -30,10 +30,17 @@ class Concatenated:
         self.blocks = blocks
         #: The memory order of the output; None: unknown.
         self.order: Sequence[int] | None = None
+        #: How many dimensions the output has.
+        self.dims = 0
 
     def rows(self, samples: int) -> int:
         """Rows of the output for so many samples."""
         return self.blocks * samples * self.factor
+
+    def with_row(self, leaf: Any) -> Any:
+        """What one sample alone gave, with the dimension of the samples if it lost that (by `squeeze()`)."""
+        lost = getattr(leaf, "ndim", self.dims) == self.dims - 1
+        return leaf.unsqueeze(self.dim) if lost and self.rows(1) == 1 else leaf
 
     def part(self, tensor: Tensor, group: RowGroup) -> Tensor:
         """The group's rows of an output or its gradient."""
