@@ -740,6 +740,17 @@ class Cases(CutCase):
 
         self.same(net, penalty, rows)
 
+    def test_a_call_whose_inputs_have_tangents(self):
+        forward_mode = torch.autograd.forward_ad
+
+        def tangent(model, x):
+            with forward_mode.dual_level():
+                made = forward_mode.unpack_dual(model(forward_mode.make_dual(x, torch.ones_like(x))))
+                return made.primal.pow(2).mean() + made.tangent.pow(2).mean()
+
+        self.refused("in forward mode", net, tangent, rows)
+        self.same(net, lambda model, x: tangent(model, x) + mean_square(model, x + 1), rows)
+
     def test_word_vectors_next_to_nothing(self):
         def words():
             given = torch.randint(0, 50, (64, 1)), torch.randint(0, 50, (64, 6))

@@ -33,12 +33,6 @@ if TYPE_CHECKING:
     from .known_plans import Planned
     from .ranks import OneRank
 
-#: Where nothing comes to a call by a backward pass, and gradients that the script sets take the place of those before.
-TRANSFORMED = (
-    "the model is called within torch.func (grad, vmap), where no call is cut, and gradients that are made there are not added up"
-    + NOWHERE
-)
-
 
 class Cut:
     """`refuse(reason)` is called if the script cannot be cut, and does not return; `warn(code, message)` if a result may differ.
@@ -84,7 +78,7 @@ class Cut:
         """From now on cuts batches of `batch` samples into micro-batches of at most `micro`. `most_parts`: runs only this many
         per call, in place of all; for a process that only measures. `tokens`: see Division.begin()."""
         self.compared.end()
-        self._batch, self._context.most_parts, self.calls.transformed = batch, most_parts, False
+        self._batch, self._context.most_parts, self.calls.transformed = batch, most_parts, ""
         self._context.micro = micro
         self._division.begin(micro, tokens)
         self._plans = KnownPlans(self._torch)
@@ -129,7 +123,7 @@ class Cut:
         self.compared.stepped()
         if self.engaged and self.count + self._fitting == 0 and max(self._context.sizes) > self._division.micro:
             missing = "no call of a model was seen whose inputs have a row for each of the batch's %d samples"
-            self._refuse(TRANSFORMED if self.calls.transformed else missing % self._batch)
+            self._refuse(self.calls.transformed or missing % self._batch)
 
     def cut_calls(self) -> list[str] | None:
         """The kinds of the modules whose calls were cut, for an answer that nothing fits; None: none had to be, or the first was still looked at."""

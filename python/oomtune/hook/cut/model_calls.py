@@ -9,6 +9,7 @@ import weakref
 
 from ..watch.models import learns
 from .composition import is_model
+from .refusal import NOWHERE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 #: Modules that forward a call and reduce gradients between ranks: the cut is inside of them, so that they see one call and
 #: one backward pass.
 PASSED = ("DistributedDataParallel", "DeepSpeedEngine")
+
+#: Where nothing comes to a call by a backward pass, and gradients that the script sets take the place of those before.
+TRANSFORMED = (
+    "the model is called within torch.func (grad, vmap), where no call is cut, and gradients that are made there are not added up"
+    + NOWHERE
+)
+#: Where a call's inputs and weights may have tangents, and its outputs with them.
+FORWARD_MODE = (
+    "the model is called where derivatives are computed in forward mode (torch.autograd.forward_ad), and no call is cut"
+)
 
 
 class ModelCalls:
@@ -41,8 +52,8 @@ class ModelCalls:
         self._is_compiling = _is_compiling(torch)
         #: Whether a transform of torch.func (grad, vmap) runs, in which a call has no backward pass.
         self._is_transforming = _is_transforming(torch)
-        #: A call that might have been cut was in one.
-        self.transformed = False
+        #: Why a call that might have been cut was made whole; "": none was.
+        self.transformed = ""
         self._original: Call = torch.nn.Module.__call__
         self.take: Callable[[Module, Args, Kwargs], Any] | None = None
         self.auxiliary: Callable[[Module, Args, Kwargs], Any] | None = None
@@ -110,9 +121,14 @@ class ModelCalls:
         return self.uncut(module, args, kwargs)
 
     def _transforms(self) -> bool:
-        transforms = bool(self._is_transforming())
-        self.transformed |= transforms
-        return transforms
+        """Whether a call has something besides its values and a backward pass now, of which micro-batches would know nothing."""
+        if self._is_transforming():
+            self.transformed = TRANSFORMED
+            return True
+        if self._torch.autograd.forward_ad._current_level >= 0:
+            self.transformed = FORWARD_MODE
+            return True
+        return False
 
     def outermost(self, module: Module) -> bool:
         """Whether the call is inside no other module's call."""
