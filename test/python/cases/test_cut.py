@@ -92,6 +92,16 @@ for x, y in loader:
     optimizer.step(closure)
     steps += 1
 """,
+    "a model in evaluation mode, beside a validation": """
+model = nn.Sequential(nn.BatchNorm1d(8), *model).eval()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+for epoch in range(2):
+    for x, y in loader:
+        work(x, y)
+    for x, y in DataLoader(data, batch_size=256):
+        assert len(x) == 256
+        nn.functional.mse_loss(model(x), y)
+""",
     "gradients of an input alone, in a hook of the backward pass": """
 for x, y in loader:
     rounds += 1

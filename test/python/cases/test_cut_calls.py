@@ -367,6 +367,24 @@ class Calls(CutCase):
         self.same(Leaf, mean_square, rows)
         self.refused("is kept that carries gradients", lambda: Leaf(keeps=True), mean_square, rows)
 
+    def test_a_model_that_is_trained_in_evaluation_mode(self):
+        def make():
+            return nn.Sequential(nn.BatchNorm1d(8), net()).eval()
+
+        self.same(make, mean_square, rows)
+
+        def evaluated(model, x):
+            found = mean_square(model, x)
+            count = self.cut.count
+            model.eval()(x)
+            self.assertEqual(
+                self.cut.count, count
+            )  # the evaluation of one that is trained in training mode, without no_grad()
+            model.train()
+            return found
+
+        self.same(net, evaluated, rows)
+
     def test_an_input_that_the_module_detaches_after_the_backward_pass_of_what_made_it(self):
         def loss(model, x):
             made = model[0](x)

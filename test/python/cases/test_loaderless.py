@@ -379,6 +379,12 @@ class AtCall(unittest.TestCase):
         self.assert_driven(result, 1)
         self.assertEqual(self.rows(), [1, 3, 50, 5])
 
+    def test_a_model_that_is_trained_in_evaluation_mode(self):
+        result = self.drive(
+            "model.eval()\nwhile True: step(nn.functional.cross_entropy(model(data[:8]), labels[:8]))\n"
+        )
+        self.assert_driven(result, 8)
+
     def test_validation_keeps_its_own_batches(self):
         result = self.drive(
             "while True:\n"

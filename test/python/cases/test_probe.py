@@ -163,6 +163,18 @@ for x, y in DataLoader(Rows(), batch_size=8, num_workers=%d):
         # One batch of the script's own, before the loop has shown what it is.
         self.assert_driven(result, [8, 3, 3, 3, 50, 50])
 
+    def test_training_in_evaluation_mode_in_a_loop_with_its_backward_pass(self):
+        result = self.drive(
+            "model.eval()\n"
+            "for x, y in DataLoader(data, batch_size=10): nn.functional.mse_loss(model(x), y)\n"
+            "for x, y in DataLoader(data, batch_size=8):\n"
+            "    note('batch', len(x))\n"
+            "    optimizer.zero_grad()\n"
+            "    nn.functional.mse_loss(model(x), y).backward()\n"
+            "    optimizer.step()\n"
+        )
+        self.assert_driven(result)
+
     def test_accumulation_of_the_script(self):
         result = self.drive(
             "for i, (x, y) in enumerate(DataLoader(data, batch_size=8)):\n"

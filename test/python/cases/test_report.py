@@ -134,6 +134,20 @@ class Reports(unittest.TestCase):
         told = result.one("exception")
         self.assertEqual((told["oom"], told["phase"]), (True, "eval"))
 
+    def test_evaluation_mode_before_a_backward_pass_is_training(self):
+        for then, phase in (("loss.backward()", "train"), ("print(loss)", "eval")):
+            result = self.failing(
+                "class Large(type(model)):\n"
+                "    def forward(self, x): raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"
+                "model.__class__ = Large\n"
+                "model.eval()\n"
+                "for x, y in DataLoader(data, batch_size=8):\n"
+                "    loss = model(x).sum()\n"
+                "    %s\n" % then,
+                "apply",
+            )
+            self.assertEqual(result.one("exception")["phase"], phase)
+
     def test_without_gradients_in_place(self):
         fails = "raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')"
         for where, phase in (

@@ -33,9 +33,9 @@ class LoaderlessLoops:
         self._calls.before = None
 
     def _before_call(self, module: Module, args: Any, kwargs: Any) -> None:
-        if not self._instrumentation.active or not module.training:
+        if not self._instrumentation.active:
             return
-        self._calls.early = self._calls.early or self._begins_early(args, kwargs)
+        self._calls.early = self._calls.early or (module.training and self._begins_early(args, kwargs))
         if not self._calls.begins(module):
             return
         instrumentation, settings = self._instrumentation, self._instrumentation.hook.settings

@@ -47,6 +47,8 @@ class ModelCalls:
         self._local = threading.local()
         #: By id of each called module: (module, whether an optimizer holds weights of it, whether any of those has learned).
         self._known: dict[int, tuple[weakref.ref[Any], bool, bool]] = {}
+        #: Modules that were called to be trained while they were in training mode.
+        self._in_training: weakref.WeakSet[Module] = weakref.WeakSet()
         self._counted: tuple[int, int] | None = None
         self._parameters: set[int] = set()
         self._is_compiling = _is_compiling(torch)
@@ -92,7 +94,7 @@ class ModelCalls:
             if outer._transforms():
                 return original(self, *args, **kwargs)
             take = outer.take  # `before` may have set it
-            if take is not None and self.training and outer.begins(self):
+            if take is not None and outer.begins(self):
                 return take(self, args, kwargs)
             if outer.auxiliary is None or not outer.outermost(self) or not is_model(self):
                 return original(self, *args, **kwargs)
@@ -116,7 +118,7 @@ class ModelCalls:
 
     def _go_on(self, module: Module, args: Args, kwargs: Kwargs) -> Any:
         """Makes the call that `before` has changed: cut, or whole."""
-        if self.take is not None and module.training and not self._transforms() and self.begins(module):
+        if self.take is not None and not self._transforms() and self.begins(module):
             return self.take(module, args, kwargs)
         return self.uncut(module, args, kwargs)
 
@@ -135,8 +137,14 @@ class ModelCalls:
         return not getattr(self._local, "depth", 0) and not self.in_backward and type(module).__name__ not in PASSED
 
     def begins(self, module: Module) -> bool:
-        """Whether this is an outermost call, with gradients, of a module that an optimizer steps."""
-        return self._torch.is_grad_enabled() and self.outermost(module) and self.stepped(module)
+        """Whether this is an outermost call, with gradients, of a module that an optimizer steps, in the mode that it is trained in."""
+        if not self._torch.is_grad_enabled() or not self.outermost(module) or not self.stepped(module):
+            return False
+        if module.training:
+            self._in_training.add(module)
+        # One that was never called so in training mode is trained in evaluation mode (its batch normalisation is frozen). Else its evaluation
+        # only does without no_grad().
+        return module.training or module not in self._in_training
 
     def stepped(self, module: Module) -> bool:
         """Whether an optimizer steps the module, or a part of it. Not while it is frozen, unless it has learned before."""

@@ -143,7 +143,7 @@ class CallResizer:
         instrumentation = self._instrumentation
         if not instrumentation.active or instrumentation.backward.running:
             return None
-        if not module.training or not self._calls.begins(module):
+        if not self._calls.begins(module):
             return self._resized_untrained(module, args, kwargs)
         tree, site = (args, kwargs), self._call_site(module)
         if self.rows is None:

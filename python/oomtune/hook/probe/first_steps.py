@@ -188,7 +188,7 @@ class FirstSteps:
     def _before_call(self, module: Module, args: Any, kwargs: Any) -> Any:
         """A call of a model in a script that speaks of no loader: how many rows has it, if it trains?"""
         calls = self._instrumentation.cut.calls
-        if not module.training or not calls.begins(module):
+        if not calls.begins(module):
             return None
         self._hook.phase = "train"
         self._batch_call.made(CallRows(BatchResizer(self._torch), (args, kwargs), sys._getframe()))

@@ -53,7 +53,7 @@ class Reach:
         return None
 
     def _before_call(self, module: Module, args: Any, kwargs: Any) -> Any:
-        if not module.training or not self._calls.begins(module):
+        if not self._calls.begins(module):
             return None
         tensors = (leaf for leaf in tree_leaves(self._torch, (args, kwargs)) if isinstance(leaf, self._torch.Tensor))
         self._shapes.append([tuple(leaf.shape) for leaf in tensors])

@@ -167,10 +167,12 @@ def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) 
     """`eval`: gradients were off, or the trained model was in evaluation mode; `train`: neither; None: unknown."""
     if not gradients_enabled_at(trace):
         return "train" if _for_a_step(trace) else "eval"
-    root = None
+    root = caller = None
     while trace is not None:
         frame = trace.tb_frame
         path, name = frame.f_code.co_filename, frame.f_code.co_name
+        if root is None and is_user_code(path):
+            caller = path, trace.tb_lineno
         trace = trace.tb_next
         if path.endswith(_AUTOGRAD) and name in _BACKWARD:
             return "train"
@@ -179,7 +181,8 @@ def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) 
             root = module if trains is None or trains(module) else None
     if root is None:
         return None
-    return "train" if root.training else "eval"
+    # (a model may be trained in evaluation mode, its batch normalisation frozen)
+    return "train" if root.training or (caller is not None and before_backward(*caller)) else "eval"
 
 
 def _for_a_step(trace: TracebackType | None) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 
 from .existing import existing_objects
+from .script import before_backward, is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +80,10 @@ class TrainingMode:
         #: The script's model is trained in evaluation mode.
         self.trains_in_eval = False
         self._steps_looked_at = 0
+        #: Modules that the script has set to training mode, by id().
+        self._set_to_train: set[int] = set()
+        #: By line of the script whether a loop there goes on to a backward pass.
+        self._goes_backward: dict[tuple[str, int], bool] = {}
 
     def install(self) -> None:
         """`eval()` calls `train()` too. Of nested calls only the outermost is the script's own."""
@@ -96,6 +102,7 @@ class TrainingMode:
                 watch._depth -= 1
                 watch._switched[id(self)] = weakref.ref(self)
                 if mode:
+                    watch._set_to_train.add(id(self))
                     watch._optimizers.exist()  # looks for one of another kind, before its first step
 
         kind.train = train
@@ -105,7 +112,23 @@ class TrainingMode:
         if not torch.is_grad_enabled() or torch.is_inference_mode_enabled() or not self._optimizers.exist():
             return False
         modules = list(self._trained())
-        return not modules or any(module.training for module in modules)
+        return not modules or any(module.training for module in modules) or self._trains_as_it_is(modules)
+
+    def _trains_as_it_is(self, modules: list[Any]) -> bool:
+        """Whether models that are in evaluation mode are trained in it, their batch normalisation frozen: in a loop of the script that goes on to
+        a backward pass, if no step was made in training mode, nor were they set to it before the first."""
+        seen = self._steps_looked_at > 0 or any(id(module) in self._set_to_train for module in modules)
+        if seen and not self.trains_in_eval:
+            return False
+        frame: Any = sys._getframe()
+        while frame is not None and not is_user_code(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None:
+            return False
+        place = frame.f_code.co_filename, frame.f_lineno
+        if place not in self._goes_backward:
+            self._goes_backward[place] = before_backward(*place)
+        return self._goes_backward[place]
 
     def is_evaluating(self) -> bool:
         """Whether the trained model is in evaluation mode (gradients may be on)."""

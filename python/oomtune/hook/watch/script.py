@@ -140,7 +140,7 @@ def before_backward(filename: str, line: int) -> bool:
     for node in SourceFile(filename).around(line):
         if isinstance(node, _LOOPS + _SCOPES):
             turn = node
-    calls = (node.func for node in ast.walk(turn) if isinstance(node, ast.Call) and node.lineno > line) if turn else ()
+    calls = (node.func for node in ast.walk(turn) if isinstance(node, ast.Call) and node.lineno >= line) if turn else ()
     return any(isinstance(call, ast.Attribute) and call.attr in ("backward", "manual_backward") for call in calls)
 
 
