@@ -6,6 +6,10 @@ script's hooks on them do."""
 
 from __future__ import annotations
 
+import functools
+import io
+import types
+
 from .pytree import tree_leaves
 
 TYPE_CHECKING = False
@@ -17,13 +21,28 @@ if TYPE_CHECKING:
 
 #: A tensor of at most so many elements is copied, so that it can be brought back.
 SMALL = 1 << 14
+#: Objects that are not made of values, though they have attributes.
+NO_STATE = (type, types.ModuleType, types.FunctionType, types.MethodType, functools.partial, io.IOBase)
+#: Whose objects look after themselves (handles, streams, locks); modules of torch are seen as such.
+MANAGED = frozenset(("torch", "oomtune", "threading", "logging", "weakref", "multiprocessing", "concurrent", "asyncio"))
 #: Containers in a container of at most so many entries are seen, too.
 FEW = 1024
 
 
+@functools.lru_cache(maxsize=None)
 def of_every_module(torch: Torch) -> frozenset[str]:
     """The names of the attributes that torch gives to every module."""
     return frozenset(torch.nn.Module().__dict__)
+
+
+def own_dict(value: Any) -> dict[str, Any] | None:
+    """The attributes of an object of an ordinary class; None: it is something else, of which nothing is looked at."""
+    kind = type(value)
+    # (asked of the object itself, as a lazy proxy would load what it stands for)
+    if not kind.__dictoffset__ or issubclass(kind, NO_STATE) or kind.__module__.partition(".")[0] in MANAGED:
+        return None
+    found = object.__getattribute__(value, "__dict__")
+    return None if type(found) is not dict or "_parameters" in found else found  # a module, which is looked at as one
 
 
 class Own:

@@ -33,11 +33,11 @@ class AuxiliaryCalls:
         self._context = context
         self._division = division
         self._output = output
-        self._plans = KnownPlans(torch)
+        self._plans = KnownPlans(torch, context.settings)
 
     def forget(self) -> None:
         """Other sizes are cut from now on."""
-        self._plans = KnownPlans(self._torch)
+        self._plans = KnownPlans(self._torch, self._context.settings)
 
     def cut(self, module: Module, tree: dict[int | str, Any], leaves: Leaves) -> tuple[Tree] | None:
         """The call's output, if it has more rows than a micro-batch and could be cut; else None."""

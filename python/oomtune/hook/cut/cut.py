@@ -53,7 +53,7 @@ class Cut:
         self._nodes = AutogradNodes(torch)
         self._context = CutContext(torch, self.calls, warn, plain, self._refuse_module)
         self._division = Division(torch, self._context.warn)
-        self._plans = KnownPlans(torch)
+        self._plans = KnownPlans(torch, self._context.settings)
         self._auxiliary = AuxiliaryCalls(torch, self._context, self._division, self._nodes.output)
         #: Losses in micro-batches that others make.
         self.compared = ComparedSamples(torch, self._context, refuse)
@@ -81,7 +81,7 @@ class Cut:
         self._batch, self._context.most_parts, self.calls.transformed = batch, most_parts, ""
         self._context.micro = micro
         self._division.begin(micro, tokens)
-        self._plans = KnownPlans(self._torch)
+        self._plans = KnownPlans(self._torch, self._context.settings)
         self._auxiliary.forget()
         self._around = weakref.WeakSet()
         self._outer = self._but = ""
@@ -153,7 +153,9 @@ class Cut:
             parts = self._division.groups(dims.count, most, plan, padding, shortened is not None, ranks)
             if parts is None:
                 self._fitting += 1
-                return self.calls.uncut(module, args, kwargs)
+                output = self.calls.uncut(module, args, kwargs)
+                plan.settings.end()
+                return output
             self._same_thread()
             reductions = Reductions(self._torch, leaves, dims)
             plan.accumulates_by_backward()
@@ -260,6 +262,8 @@ class Cut:
         except Uncuttable as found:
             # Of the likeliest dimensions, if several were tried.
             reason = reason or found
+        if self._plans.is_outdated(key, module):
+            self._refuse_module(module, "%s, since settings of it were changed between its calls" % reason)
         alone = self.count == 0 and not ranks.together and not isinstance(reason, WritesWeights)
         if (
             alone

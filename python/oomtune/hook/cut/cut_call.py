@@ -123,6 +123,7 @@ class CutCall:
         if changed is not None:
             raise Uncuttable("its forward pass writes to an input or a weight of shape %s" % changed)
         outputs.stand_in(self._parts[: self._ran[0]], self._parts[self._ran[0]])
+        self.plan.settings.end()
         return outputs.leaves
 
     def _forward_alone(self, outputs: Outputs) -> None:
@@ -376,6 +377,7 @@ class CutCall:
     @contextlib.contextmanager
     def _as_in_forward(self) -> Generator[None, None, None]:
         """Inside, modules have their modes of the forward pass; restores modes and random state afterwards."""
+        self.plan.settings.begin()
         random = RngState(self._torch, self.plan.devices)
         changed = [(module, training) for module, training in self._modes if module.training != training]
         for module, training in changed:
@@ -387,3 +389,4 @@ class CutCall:
             for module, training in changed:
                 module.training = not training
             random.restore()
+            self.plan.settings.end()

@@ -6,6 +6,7 @@ import os
 
 from ..watch.random_draws import RANDOM_DRAWS
 from .ranks import ModuleRanks
+from .settings import ModuleSettings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class CutContext:
     ) -> None:
         self.calls = calls
         self.ranks = ModuleRanks(torch)
+        self.settings = ModuleSettings(torch)
         self.plain = plain
         self.refuse = refuse
         #: What returns logits that are not computed; None: nothing does.

@@ -72,6 +72,7 @@ class Plan:
         self.parameters = learns if self._sharded is None else [self._sharded.anchor]
         self._learns = learns
         self.buffers = Buffers(torch, module)
+        self.settings = context.settings.of(module)
         self._calls = self._backward_passes = 0
         #: As it was before the latest micro-batch; None: none has run.
         self.random: RngState | None = None
@@ -124,6 +125,18 @@ class Plan:
             return True
         present = [weight for weight in self.module.parameters() if weight.requires_grad]
         return len(present) == len(self._learns) and all(map(operator.is_, present, self._learns))
+
+    def like(self, other: Plan) -> bool:
+        """Whether what was seen now is what the other plan, which may have been decided further since, was made with."""
+        return (
+            (list(self.differentiable), self.reentrant) == (list(other.differentiable), other.reentrant)
+            and len(self.joins) == len(other.joins)
+            and all(type(one) is type(two) and _no_less(one, two) for one, two in zip(self.joins, other.joins))
+        )
+
+    def follow(self, other: Plan) -> None:
+        """Takes the place of the other plan, after a change of the module's settings: what the script reads is known."""
+        self.trimming.follow(other.trimming)
 
     def is_new(self) -> bool:
         """Whether this is one of its first calls."""
@@ -371,6 +384,12 @@ class Plan:
 
 def _differ(reductions: Reductions, names: list[str], rows: Sequence[Sequence[int]]) -> bool:
     return len(names) > 1 and disagreement(reductions.named(names), rows) is not None
+
+
+def _no_less(join: Join, other: Join) -> bool:
+    if isinstance(join, WeightedSum) and isinstance(other, WeightedSum):
+        return set(join.names) >= set(other.names)
+    return True
 
 
 def _communicates(module: Module) -> bool:

@@ -35,6 +35,10 @@ class Trimming:
         self._watched = False
         self._class: Any = None
 
+    def follow(self, other: Trimming) -> None:
+        """What the script reads of outputs is known of the other."""
+        self._read, self._watched = other._read, other._watched
+
     def outputs(
         self,
         padding: Padding,
