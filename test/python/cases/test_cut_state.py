@@ -1,11 +1,17 @@
 """Modules that keep something from one call to the next."""
 
+import collections
 import functools
 import unittest
 
 import torch
 from cut_case import CutCase, mean_square, net, rows
 from torch import nn
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
 
 
 class Stateful(nn.Module):
@@ -155,6 +161,54 @@ class Counted(nn.Module):
         return self.net(x)
 
 
+class Meter:
+    """`inner`: notes in an object, in that one's list and in a tensor there."""
+
+    def __init__(self, inner=None):
+        self.total, self.calls, self.inner, self.seen, self.mean = 0.0, 0, inner, [], torch.zeros(1)
+
+    def update(self, value, count):
+        self.total += value * count
+        self.calls += 1
+        self.seen.append(count)
+        self.mean.mul_(0.9).add_(value)
+        if self.inner is not None:
+            self.inner.update(value, count)
+
+
+class Metering(nn.Module):
+    """Notes its calls in `place`, which is no attribute of it that is bound anew."""
+
+    def __init__(self, place, note):
+        super().__init__()
+        self.net, self.place, self.note = net(), place, note
+
+    def forward(self, x):
+        found = self.net(x)
+        self.note(self.place, found.pow(2).mean().item(), len(x))
+        return found
+
+
+class Cooling:
+    def __init__(self):
+        self.value, self.own = 1.0, self
+
+    def step(self):
+        self.value *= 0.9
+        return self.value
+
+
+class Cooled(nn.Module):
+    """Divides by a temperature that an object of its own lowers with each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.schedule = nn.Linear(8, 4), Cooling()
+
+    def forward(self, x):
+        return self.layer(x) / self.schedule.step()
+
+
 class Tempered(nn.Module):
     """A setting of its own says what it returns."""
 
@@ -301,6 +355,52 @@ class State(CutCase):
 
         self.same(Cached, mean_square, rows)
         self.assertEqual(self.warned, [])
+
+    def test_what_objects_deques_and_arrays_keep_is_told_of_and_a_look_leaves_nothing_in_it(self):
+        def count(place, value, rows):
+            place[0] += rows
+            place[1] += 1
+
+        meter = lambda place, value, rows: place.update(value, rows)  # noqa: E731
+        kinds = [
+            (Meter, meter, lambda place: (place.calls, len(place.seen))),
+            (lambda: Meter(Meter()), meter, lambda place: (place.inner.calls, len(place.inner.seen))),
+            (collections.deque, lambda place, value, rows: place.append(value), lambda place: (len(place),)),
+        ]
+        if numpy is not None:
+            kinds.append((lambda: numpy.zeros(2), count, lambda place: (place[1], place[0] / 16)))
+        for make, note, calls in kinds:
+            self.warned.clear()
+            seen = []
+
+            def loss(model, x):
+                seen.append(model)  # noqa: B023
+                return mean_square(model, x)
+
+            self.same(lambda: Metering(make(), note), loss, rows)  # noqa: B023
+            self.assertEqual(self.warned, ["kept"])
+            # Three steps of four micro-batches, three of them run again.
+            self.assertEqual(set(calls(seen[-1].place)), {3 * (4 + 3)})
+
+    def test_a_number_in_an_object_that_goes_down_with_each_call(self):
+        self.refused(r"from one call to the next \(schedule\)", Cooled, mean_square, rows)
+
+    def test_what_a_look_changes_in_objects_is_brought_back(self):
+        from oomtune.hook.cut.attributes import Attributes
+
+        model = nn.Linear(2, 2)
+        model.held = Meter(Meter())
+        model.held.inner.inner = model.held  # in a circle
+        model.last = collections.deque([1, 2, 3], maxlen=3)
+        attributes = Attributes(torch, [model])
+        self.assertEqual(attributes.changed(), [])
+        model.held.inner.seen.append(5)
+        model.held.inner.mean.add_(1)
+        model.last.append(4)
+        self.assertEqual(attributes.changed(), ["held", "last"])
+        attributes.restore()
+        self.assertEqual((model.held.inner.seen, list(model.last), model.last.maxlen), ([], [1, 2, 3], 3))
+        self.assertEqual(model.held.inner.mean.item(), 0.0)
 
     @unittest.skipUnless(hasattr(torch, "compile"), "this torch (%s) has no torch.compile" % torch.__version__)
     def test_a_count_of_a_compiled_model_is_told_of(self):

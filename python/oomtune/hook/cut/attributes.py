@@ -6,6 +6,7 @@ script's hooks on them do."""
 
 from __future__ import annotations
 
+import collections
 import functools
 import io
 import types
@@ -25,8 +26,14 @@ SMALL = 1 << 14
 NO_STATE = (type, types.ModuleType, types.FunctionType, types.MethodType, functools.partial, io.IOBase)
 #: Whose objects look after themselves (handles, streams, locks); modules of torch are seen as such.
 MANAGED = frozenset(("torch", "oomtune", "threading", "logging", "weakref", "multiprocessing", "concurrent", "asyncio"))
-#: Containers in a container of at most so many entries are seen, too.
+#: Who has one of these may be changed by another thread.
+OF_THREADS = frozenset(("_thread", "threading", "queue"))
+#: What is in a container of at most so many entries is seen, too.
 FEW = 1024
+#: Of objects and containers in one another so many are seen: the outermost, what is in it, and so on.
+LEVELS = 3
+#: An array of at most so many elements is copied, so that it can be compared and brought back.
+SMALL_ARRAY = 1 << 20
 
 
 @functools.lru_cache(maxsize=None)
@@ -42,7 +49,9 @@ def own_dict(value: Any) -> dict[str, Any] | None:
     if not kind.__dictoffset__ or issubclass(kind, NO_STATE) or kind.__module__.partition(".")[0] in MANAGED:
         return None
     found = object.__getattribute__(value, "__dict__")
-    return None if type(found) is not dict or "_parameters" in found else found  # a module, which is looked at as one
+    if type(found) is not dict or "_parameters" in found:  # a module, which is looked at as one
+        return None
+    return None if any(type(each).__module__ in OF_THREADS for each in found.values()) else found
 
 
 class Own:
@@ -63,8 +72,8 @@ class Own:
 
 
 class Attributes:
-    """The attributes of some modules or weights, and some hooks' variables, as they are now. What is changed in place is seen of tensors and
-    containers; a large tensor is brought back only after copy()."""
+    """The attributes of some modules or weights, and some hooks' variables, as they are now. What is changed in place is seen of tensors,
+    containers, objects of ordinary classes and arrays of numpy; a large tensor is brought back only after copy()."""
 
     def __init__(self, torch: Torch, owners: Sequence[Module | Tensor], variables: Iterable[Variables] = ()) -> None:
         self._torch = torch
@@ -72,21 +81,16 @@ class Attributes:
         self._places: list[Own | Variables] = [*(Own(owner, torchs) for owner in owners), *variables]
         self._before = [dict(place.items()) for place in self._places]
         values = [(name, value) for before in self._before for name, value in before.items()]
-        tensors = [(name, value) for name, value in values if isinstance(value, torch.Tensor)]
-        self._tensors = [
-            (name, value, value._version, self._small_copy(value))
-            for name, value in tensors
-            if not value.is_inference()
-        ]
-        self._containers = [found for name, value in values for found in _containers(name, value)]
+        held = _Held(torch)
+        for name, value in values:
+            held.add(name, value)
         # A model that adds hooks to its modules at its first call notes that in an attribute: both are brought back.
         hooks = [name for name in torchs if "_hooks" in name]
-        self._containers += [
-            found
-            for owner in owners
-            for name in hooks
-            for found in _containers(name, owner.__dict__.get(name), inner=True)
-        ]
+        for owner in owners:
+            for name in hooks:
+                held.add(name, owner.__dict__.get(name), LEVELS)
+        self._tensors = [(name, value, value._version, self._small_copy(value)) for name, value in held.tensors]
+        self._containers = held.containers
 
     def _small_copy(self, tensor: Tensor) -> Tensor | None:
         return tensor.clone() if tensor.numel() <= SMALL and not tensor.requires_grad else None
@@ -95,9 +99,12 @@ class Attributes:
         """Names of those that are others since, in order."""
         return sorted({name for name, _ in self._others()})
 
-    def left(self) -> dict[str, Any]:
+    def left(self) -> dict[str, list[Any]]:
         """What those are that are others since, by name."""
-        return {name: self._as_it_is(value) for name, value in self._others()}
+        found: dict[str, list[Any]] = {}
+        for name, value in self._others():
+            found.setdefault(name, []).append(self._as_it_is(value))
+        return found
 
     def _as_it_is(self, value: Any, inner: bool = False) -> Any:
         if isinstance(value, self._torch.Tensor):
@@ -149,6 +156,8 @@ class Attributes:
         """After copy(): whether any has changed since, in place or not."""
         if not all(_same(container, entries) for _, container, entries in self._containers):
             return True
+        if any(value._version != version for _, value, version, _ in self._tensors):
+            return True
         for place, before in zip(self._places, self._before):
             after = dict(place.items())
             if after.keys() != before.keys():
@@ -183,26 +192,61 @@ def alike(torch: Torch, one: Any, other: Any, unknown: bool = False) -> bool:
         return len(one) == len(other) and all(alike(torch, *pair, unknown) for pair in zip(one, other))
     if isinstance(one, (set, str, bytes, int, float, complex)):
         return one == other
+    if _is_array(one):
+        return _same(one, other)
     return unknown
 
 
-def _containers(name: str, value: Any, inner: bool = False) -> Iterator[tuple[str, Any, Any]]:
-    """(name, container, its entries): of a list, dictionary or set, and of those in it."""
-    if not isinstance(value, (list, dict, set)):
-        return
-    yield name, value, _copy(value)
-    if not inner and not isinstance(value, set) and len(value) <= FEW:
-        for entry in value.values() if isinstance(value, dict) else value:
-            yield from _containers(name, entry, True)
+class _Held:
+    """Tensors and what else can be changed in place, with its entries as they are now, by the name of the attribute that holds it."""
+
+    def __init__(self, torch: Torch) -> None:
+        self._torch = torch
+        self.tensors: list[tuple[str, Tensor]] = []
+        self.containers: list[tuple[str, Any, Any]] = []
+        #: By id, in how many others each was found.
+        self._seen: dict[int, int] = {}
+
+    def add(self, name: str, value: Any, level: int = 1) -> None:
+        """`level`: of LEVELS; what is in the last one is not looked at."""
+        if isinstance(value, self._torch.Tensor):
+            if id(value) not in self._seen and not value.is_inference():
+                self._seen[id(value)] = level
+                self.tensors.append((name, value))
+            return
+        plain = isinstance(value, (list, dict, set, collections.deque)) or _is_array(value)
+        container = value if plain else own_dict(value)
+        before = self._seen.get(id(value))
+        if container is None or (before is not None and before <= level):
+            return
+        self._seen[id(value)] = level
+        if before is None:
+            self.containers.append((name, container, _copy(container)))
+        if level < LEVELS and not isinstance(container, set) and not _is_array(container) and len(container) <= FEW:
+            for entry in list(container.values() if isinstance(container, dict) else container):
+                self.add(name, entry, level + 1)
+
+
+def _is_array(value: Any) -> bool:
+    kind = type(value)
+    if (kind.__module__, kind.__name__) != ("numpy", "ndarray"):
+        return False
+    return not value.dtype.hasobject and value.flags.writeable and value.size <= SMALL_ARRAY
 
 
 def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         return dict(value)
-    return list(value) if isinstance(value, list) else set(value) if isinstance(value, set) else value
+    if isinstance(value, (list, collections.deque)):
+        return list(value)
+    if isinstance(value, set):
+        return set(value)
+    return value.copy() if _is_array(value) else value
 
 
 def _same(container: Any, entries: Any) -> bool:
+    if _is_array(container):
+        return container.shape == entries.shape and container.tobytes() == entries.tobytes()
     if len(container) != len(entries):
         return False
     if isinstance(entries, dict):
@@ -213,8 +257,13 @@ def _same(container: Any, entries: Any) -> bool:
 
 
 def _refill(container: Any, entries: Any) -> None:
-    if isinstance(entries, list):
+    if isinstance(container, collections.deque):
+        container.clear()
+        container.extend(entries)
+    elif isinstance(entries, list):
         container[:] = entries
+    elif _is_array(container):
+        container[...] = entries
     else:
         container.clear()
         container.update(entries)
