@@ -155,6 +155,7 @@ class Loops(unittest.TestCase):
                     self.assertAlmostEqual(one, other, delta=1e-9 * max(1e-3, abs(one)))
                 self.assertEqual(result.one("cut")["cut"], "model")
                 self.assertEqual(len(result.of("step")), len(self.steps(result)))
+                self.assertNotIn("batch_norm", [message["code"] for message in result.of("warn")])
 
     def steps(self, result):
         return {message["n"] for message in result.of("step")}

@@ -70,8 +70,9 @@ def describe(
 def warnings(instrumentation: Instrumentation, factory: BatchFactory | None) -> list[str]:
     """Codes of the DIFFERENCES that hold for this loop, as far as known."""
     found: list[str] = []
-    torch = instrumentation.torch
-    if instrumentation.modules.any_of(torch.nn.modules.batchnorm._BatchNorm):
+    torch, mode = instrumentation.torch, instrumentation.training_mode
+    takes_none = mode.is_evaluating() and mode.is_training()  # trained in evaluation mode
+    if not takes_none and instrumentation.modules.any_of(torch.nn.modules.batchnorm._BatchNorm):
         found.append("batch_norm")
     weighed = instrumentation.hook.cut_choice()[0] == "loader"
     if instrumentation.sum_loss and weighed:
