@@ -160,7 +160,8 @@ class Cut:
             reductions = Reductions(self._torch, leaves, dims)
             plan.accumulates_by_backward()
             plan.settle(tree, leaves, dims, reductions, parts)
-            if self._context.most_parts is None:
+            # By tokens a micro-batch may have many short samples: at their whole width there is no room for as many.
+            if self._context.most_parts is None and padding is None:
                 plan.look_again(tree, leaves, dims, parts[-1].rows)
             if not plan.was_cut:
                 plan.tell_kept(tree, leaves, dims)
