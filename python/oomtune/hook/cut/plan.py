@@ -211,6 +211,10 @@ class Plan:
             if self.was_cut:
                 reason.args = ("%s, and did not at first" % reason,)
             raise
+        finally:
+            if self.devices:
+                # Blocks of other sizes than training's, which it would find no use for.
+                self._torch.cuda.empty_cache()
 
     def tell_kept(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> None:
         """Before the first cut call."""
