@@ -79,7 +79,6 @@ class Cut:
         per call, in place of all; for a process that only measures. `tokens`: see Division.begin()."""
         self.compared.end()
         self._batch, self._context.most_parts, self.calls.transformed = batch, most_parts, ""
-        self._context.micro = micro
         self._division.begin(micro, tokens)
         self._plans = KnownPlans(self._torch, self._context.settings)
         self._auxiliary.forget()

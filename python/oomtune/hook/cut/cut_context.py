@@ -49,8 +49,6 @@ class CutContext:
         self.refuse = refuse
         #: What returns logits that are not computed; None: nothing does.
         self.heads: LazyHeads | None = None
-        #: The most samples of a micro-batch.
-        self.micro = 0
         #: Runs only so many micro-batches of a call; None: all.
         self.most_parts: int | None = None
         #: Rows of the latest batches of the loop, the newest first.

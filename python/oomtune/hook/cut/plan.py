@@ -157,11 +157,11 @@ class Plan:
         return self._context.calls.inner()
 
     def check(self, tree: Tree, leaves: Leaves, dims: BatchDims, most: int = 0) -> None:
-        """Runs the equivalence check; of gradients with at most `most` samples at a time. Raises Uncuttable."""
+        """Runs the equivalence check, of losses and gradients with at most `most` samples at a time. Raises Uncuttable."""
         check = self._equivalence(tree, leaves, dims)
         # (modules that communicate would wait for ranks that have nothing to cut)
         self._without_cudnn = self.keeps_last() and check.redraws().without_cudnn(self.modules)
-        self.joins, self.differentiable, self.reentrant = check.found(self._context.micro)
+        self.joins, self.differentiable, self.reentrant = check.found(most)
         self._most_looked_at = most_looked_at(check.numbers)
         if self._torch.is_grad_enabled() and self._runs_backward_alone():
             check.check_gradients(most, self._gradients_aside)
