@@ -166,11 +166,11 @@ class Instrumentation:
             "waited_for_loader": self.hook.waited_for_loader,
             "without_optimizer": not self.optimizers.exist(),
             "cut_calls": self.cut.cut_calls(),
-            "end_loop": self.hook.report_loop_end if self.hook.controlled and self._is_past_end() else None,
+            "end_loop": self.hook.report_loop_end if self.hook.controlled and self._is_beyond_end() else None,
         }
 
-    def _is_past_end(self) -> bool:
-        return isinstance(self.controller, ProbeController) and self.controller.past_end
+    def _is_beyond_end(self) -> bool:
+        return isinstance(self.controller, ProbeController) and self.controller.beyond_end
 
     def apply_rung(self) -> None:
         settings = self.hook.settings

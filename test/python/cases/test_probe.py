@@ -465,6 +465,21 @@ for x, y in DataLoader(Rows(), batch_size=8, num_workers=%d):
         result = self.drive(counting.replace(">= len(loader)", ">= 2"), [probe(3, steps=4)])
         self.assertEqual([message["class"] for message in result.of("exception")], ["ZeroDivisionError"])
 
+    def test_a_loop_that_goes_round_again_and_fails_for_it_has_come_to_its_end(self):
+        # Layers that learn from the second step on are given to the optimizer then, which takes none twice.
+        text = (
+            "loader = DataLoader(data, batch_size=8)\n"
+            "late = torch.nn.Linear(2, 2)\n"
+            "for number, (x, y) in enumerate(loader):\n"
+            "    if number == 1: optimizer.add_param_group({'params': list(late.parameters())})\n"
+            "    work(x, y)\n"
+            "    if number == 3: break\n"
+        )
+        result = self.drive(text, [probe(3), probe(5)])
+        self.assertEqual([(m["micro_batch"], m["steps"]) for m in result.of("measured")], [(3, 3)], result.errors)
+        self.assertEqual((result.of("exception"), result.one("goodbye")["reason"]), ([], "loop_over"))
+        self.assertIn("more than one parameter group", result.errors)
+
     def test_a_thread_that_fetches_ahead(self):
         result = self.drive(
             "import queue, threading\n"

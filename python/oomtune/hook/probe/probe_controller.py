@@ -70,11 +70,17 @@ class ProbeController:
         #: The script's variables that hold its loader's batch size, if they are set with it.
         self._variables: BatchSizeVariables | None = None
         #: The loop has been given more batches than a pass over its loader has.
-        self.past_end = False
+        self._past_end = False
         self._reach = Reach(instrumentation.torch, instrumentation.cut.calls)
         self._call_resizer = CallResizer(instrumentation, self)
         self._call_resizer.watch()
         instrumentation.cut.calls.early = self._hook.settings.at_call
+
+    @property
+    def beyond_end(self) -> bool:
+        """Whether the loop goes on past where the script would have ended it, which then may raise what it never would: a schedule that refuses
+        a step too many, an optimizer that is given its new parameters (of layers that learn from the third step on) once more."""
+        return self._past_end or self._rewind.sent_back
 
     # -- called by LoaderIterator
 
@@ -326,7 +332,7 @@ class ProbeController:
 
     def _batch_requested(self, iterator: LoaderIterator) -> None:
         self._iterations.batch_requested()
-        self.past_end = iterator.past_end
+        self._past_end = iterator.past_end
         self._requesting_thread = threading.get_ident()
         self._check_is_training(iterator)
         if not self._leading.batch_requested(iterator.loader):

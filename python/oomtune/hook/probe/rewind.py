@@ -50,6 +50,8 @@ class Rewind:
         self._frame: int | None = None
         self._block: Block | None = None
         self._raised = False
+        #: The loop has been run again.
+        self.sent_back = False
         self._vain = 0
         self._stepless = 0
         self._kept = None
@@ -175,6 +177,7 @@ class Rewind:
             self._watch(frame, block)
 
     def _count(self) -> None:
+        self.sent_back = True
         self._vain += 1
         self._stepless += 1
         if self._vain > IN_VAIN or self._stepless > IN_VAIN + 1:
