@@ -1,8 +1,8 @@
-import type { Store } from './index.js';
+import type { Connection } from './connection.js';
 import { retry } from './retry.js';
 
 /** The parts that are asked one thing at a time; the others wait by themselves. */
-const ASKED: ReadonlySet<PropertyKey> = new Set<keyof Store>([
+const ASKED: ReadonlySet<PropertyKey> = new Set([
   'durations',
   'hosts',
   'jobs',
@@ -16,7 +16,7 @@ const ASKED: ReadonlySet<PropertyKey> = new Set<keyof Store>([
 ]);
 
 /** The store for who follows something: where Redis answers with an error, each call waits as in an outage. `from`: before that it fails at once. */
-export function patient<S extends Store>(store: S, signal: AbortSignal, from: () => boolean = () => true): S {
+export function patient<S extends { connection: Pick<Connection, 'onRefused'> }>(store: S, signal: AbortSignal, from: () => boolean = () => true): S {
   const ask = <T>(call: () => Promise<T>): Promise<T> => retry(call, { signal, onRefused: store.connection.onRefused });
   const patientPart = (part: object): object =>
     new Proxy(part, {
