@@ -16,7 +16,11 @@ const ASKED: ReadonlySet<PropertyKey> = new Set([
 ]);
 
 /** The store for who follows something: where Redis answers with an error, each call waits as in an outage. `from`: before that it fails at once. */
-export function patient<S extends { connection: Pick<Connection, 'onRefused'> }>(store: S, signal: AbortSignal, from: () => boolean = () => true): S {
+export function patient<S extends { connection: Pick<Connection, 'onRefused'> }>(
+  store: S,
+  signal: AbortSignal,
+  from: () => boolean = () => true,
+): S {
   const ask = <T>(call: () => Promise<T>): Promise<T> => retry(call, { signal, onRefused: store.connection.onRefused });
   const patientPart = (part: object): object =>
     new Proxy(part, {
