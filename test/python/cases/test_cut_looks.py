@@ -65,6 +65,19 @@ class Looks(CutCase):
         late = "neither a mean nor a sum .*, and did not at first"
         self.refused(late, lambda: Late(True), lambda model, x: model(x), many, batch=256, steps=4)
 
+    def test_rounding_in_lower_precision_is_no_difference(self):
+        def half(model, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return model(x.float()).float().pow(2).mean()
+
+        def weights(model, x):
+            return model(x.bfloat16()).float().pow(2).mean()
+
+        deep = lambda: nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(8)))  # noqa: E731
+        for make, loss in ((lambda: deep().float(), half), (lambda: deep().bfloat16(), weights)):
+            self.train(make, loss, many, 64, batch=256, steps=17)
+            self.assertEqual(self.cut.count, 17)
+
 
 if __name__ == "__main__":
     sys.exit(unittest.main())

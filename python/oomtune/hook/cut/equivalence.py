@@ -18,7 +18,7 @@ from .saved_tensors import SavedTensors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Sequence
+    from typing import Any, Callable
 
     from ..types import MaybeTensors, Torch
     from .comparison import Mode
@@ -32,12 +32,13 @@ class EquivalenceCheck:
     def __init__(self, torch: Torch, runs: SampleRuns) -> None:
         self._torch = torch
         self._runs = runs
-        #: Of found(): the joins of the outputs, whether each requires gradients, the mode that showed them (None: each run draws other random
-        #: numbers), and whether anything is computed in less than single precision.
+        #: Of found(): the joins of the outputs, whether each requires gradients, and the mode that showed them (None: each run draws other
+        #: random numbers).
         self._joined: list[Join] = []
         self._differentiable: list[bool] = []
         self._mode: Mode | None = None
-        self._coarse = not runs.single()
+        #: Of found(), too: anything is computed in less than single precision.
+        self.coarse = not runs.single()
         #: Of found(): how many numbers the outputs have for each sample.
         self.numbers = 0
 
@@ -57,7 +58,7 @@ class EquivalenceCheck:
         rows = self._runs.chosen_rows()
         joins = self._joins(rows)
         if not self._runs.ranks.together:
-            self.check_values(joins, most)
+            self._check_values(joins, most)
         differentiable, reentrant = self._runs.ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
         for index, (join, learns) in enumerate(zip(joins, differentiable)):
             if isinstance(join, Shared) and not learns:
@@ -66,19 +67,6 @@ class EquivalenceCheck:
             raise Uncuttable("its outputs join in another way on another rank")
         self._joined, self._differentiable = joins, differentiable
         return joins, differentiable, reentrant
-
-    def check_values(self, joins: Sequence[Join], most: int) -> None:
-        """Leaves to values for all samples what holds for more of them, too: two or three may all count in a mean of some (of the valid
-        ones, of the hardest half), or one part of them have none that does. Raises NoMean."""
-        values = [(index, join) for index, join in enumerate(joins) if type(join) is WeightedSum]
-        for rows in self._runs.many_rows(most) if values else ():
-            seen = self._runs.compare(rows)
-            for index, join in values:
-                if seen.random or not seen.holds_value(index):
-                    continue
-                join.names = [one.name for one in seen.holding(self._runs.reductions.named(join.names), index)]
-                if not join.names:
-                    raise NoMean
 
     def check_gradients(self, most: int, gradients: Callable[..., MaybeTensors]) -> None:
         """After found(): raises OtherGradients if those of `most` samples, or of two or three, are not those of each part of them together.
@@ -93,7 +81,7 @@ class EquivalenceCheck:
                 self._joined,
                 self._differentiable,
                 self._mode,
-                self._coarse,
+                self.coarse,
                 gradients,
             ).require_same()
 
@@ -137,6 +125,19 @@ class EquivalenceCheck:
             if self._runs.sandbox.random() != random or buffers.changed(self._torch) or attributes.touched():
                 raise Uncuttable("its forward pass leaves something behind")
 
+    def _check_values(self, joins: list[Join], most: int) -> None:
+        """Leaves to values for all samples what holds for more of them, too: two or three may all count in a mean of some (of the valid
+        ones, of the hardest half), or one part of them have none that does. Raises NoMean."""
+        values = [(index, join) for index, join in enumerate(joins) if type(join) is WeightedSum]
+        for rows in self._runs.many_rows(most) if values else ():
+            seen = self._runs.compare(rows)
+            for index, join in values:
+                if seen.random or not seen.holds_value(index):
+                    continue
+                join.names = [one.name for one in seen.holding(self._runs.reductions.named(join.names), index)]
+                if not join.names:
+                    raise NoMean
+
     def _joins(self, rows: list[int]) -> list[Join]:
         seen = self._runs.compare(rows)
         self._mode = None if seen.random else seen.mode
@@ -179,5 +180,5 @@ class EquivalenceCheck:
             if foreign:
                 raise Uncuttable("it uses a tensor that learns and is neither an input nor a parameter of its own")
             saved.check_released()
-        self._coarse = self._coarse or saved.coarse
+        self.coarse = self.coarse or saved.coarse
         return differentiable + [False] * (count - len(differentiable)), reentrant

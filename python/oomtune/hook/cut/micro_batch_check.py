@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .outputs import Join
     from .sample_runs import SampleRuns
 
+#: So many times as rare as the one before it is each look.
+RARER = 4
 #: A part of the samples whose outputs may be others: of so many some are rounded to the other side of a decision (an expert's, a code's).
 FEW = 0.05
 #: The outputs that are compared have at most so many numbers: logits of whole sequences, which training may never hold, would take the budget.
@@ -27,8 +29,10 @@ SINGLE_ROWS = 4.0
 
 
 def is_due(call: int) -> bool:
-    """Whether the cut call of that number, from 1 on, is looked at: each takes up to eight forward passes of a micro-batch, so they get rarer."""
-    return call & (call - 1) == 0
+    """Whether the cut call of that number is looked at: the 1st, the 4th, the 16th and so on, as a look costs as much as a step."""
+    while call > 1 and call % RARER == 0:
+        call //= RARER
+    return call == 1
 
 
 def most_looked_at(numbers: int) -> int:
@@ -37,20 +41,29 @@ def most_looked_at(numbers: int) -> int:
 
 
 class MicroBatchCheck:
-    """Of a module whose outputs were seen to have these `joins`; `differentiable`: which require gradients."""
+    """Of a module whose outputs were seen to have these `joins`; `differentiable`: which require gradients; `coarse`: it computes in less than
+    single precision. It does so in the look, too, which would take ten times as long without."""
 
-    def __init__(self, torch: Torch, runs: SampleRuns, joins: Sequence[Join], differentiable: Sequence[bool]) -> None:
+    def __init__(
+        self, torch: Torch, runs: SampleRuns, joins: Sequence[Join], differentiable: Sequence[bool], coarse: bool
+    ) -> None:
         self._torch = torch
         self._runs = runs
         self._joins = joins
         self._differentiable = differentiable
+        self._precise = not coarse and not _uses_tf32(torch)
 
-    def require_same(self, rows: list[int]) -> None:
-        """Raises NoMean or Mismatch if the outputs for all `rows` are not made of those of their halves. Where each run draws other random
-        numbers, or there is no room for the look, nothing is seen."""
-        seen = self._runs.compare_alone(rows)
-        if seen is None:
-            return
+    def require_same(self, rows: list[int], most: int) -> None:
+        """Raises NoMean or Mismatch if the outputs for all `rows`, or for `most` of them, are not made of those of their halves, or those for a few
+        samples, which tell the most of a mean over some. Where each run draws other random numbers, or there is no room, nothing is seen."""
+        choices = [*self._runs.many_rows(min(most, len(rows))), rows[:most]]
+        for chosen in choices if min(most, len(rows)) >= LEAST else ():
+            seen = self._runs.compare_alone(chosen, self._precise)
+            if seen is None:
+                return
+            self._require_same(seen)
+
+    def _require_same(self, seen: Comparison) -> None:
         tolerance = FINE if seen.fine else COARSE * SINGLE_ROWS
         for index, (join, learns) in enumerate(zip(self._joins, self._differentiable)):
             if not learns:
@@ -63,3 +76,7 @@ class MicroBatchCheck:
     def _require_reduced(self, seen: Comparison, index: int, join: WeightedSum) -> None:
         if not seen.holding(self._runs.reductions.named(join.names), index):
             raise NoMean
+
+
+def _uses_tf32(torch: Torch) -> bool:
+    return torch.cuda.is_available() and (torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32)

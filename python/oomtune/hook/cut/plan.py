@@ -14,7 +14,7 @@ from .cached_weights import CachedWeights
 from .equivalence import EquivalenceCheck
 from .fsdp import ShardedWeights
 from .hook_variables import hook_variables
-from .micro_batch_check import LEAST, MicroBatchCheck, is_due, most_looked_at
+from .micro_batch_check import MicroBatchCheck, is_due, most_looked_at
 from .outputs import Concatenated, Shared, WeightedSum
 from .pytree import has_packed, tree_with
 from .redraws import no_cudnn
@@ -81,7 +81,7 @@ class Plan:
         self.joins: Sequence[Join] = ()
         self.differentiable: Sequence[bool] = ()
         self.reentrant = False
-        self._most_looked_at = 0
+        self._most_looked_at, self._coarse = 0, False
         #: Neither hooks nor other ranks observe the parameters' gradients: they may be summed in `.grad` directly.
         self._unobserved = not context.exchanges and not _hooked(self.parameters)
         #: The number of the loss, if the module makes it and the script differentiates nothing else; else None.
@@ -162,7 +162,7 @@ class Plan:
         # (modules that communicate would wait for ranks that have nothing to cut)
         self._without_cudnn = self.keeps_last() and check.redraws().without_cudnn(self.modules)
         self.joins, self.differentiable, self.reentrant = check.found(most)
-        self._most_looked_at = most_looked_at(check.numbers)
+        self._most_looked_at, self._coarse = most_looked_at(check.numbers), check.coarse
         if self._torch.is_grad_enabled() and self._runs_backward_alone():
             check.check_gradients(most, self._gradients_aside)
         if self._without_cudnn:
@@ -196,17 +196,13 @@ class Plan:
         return any(isinstance(join, Concatenated) and join.rows(1) > 1 for join in self.joins)
 
     def look_again(self, tree: Tree, leaves: Leaves, dims: BatchDims, rows: Sequence[int]) -> None:
-        """Before a cut call: now and then looks at one of its micro-batches, the samples `rows`, and whether what was seen of the first call
-        still holds. Raises Uncuttable."""
+        """Before a cut call: now and then looks at one of its micro-batches, the samples `rows`. Raises Uncuttable."""
         if not is_due(self._calls + 1) or self._ranks.together or not self.keeps_last():
             return
         runs = self._runs(tree, leaves, dims)
+        check = MicroBatchCheck(self._torch, runs, self.joins, self.differentiable, self._coarse)
         try:
-            if self.was_cut:
-                EquivalenceCheck(self._torch, runs).check_values(self.joins, len(rows))
-            if self._most_looked_at >= min(len(rows), LEAST):
-                check = MicroBatchCheck(self._torch, runs, self.joins, self.differentiable)
-                check.require_same(list(rows)[: self._most_looked_at])
+            check.require_same(list(rows), self._most_looked_at)
         except Uncuttable as reason:
             if self.was_cut:
                 reason.args = ("%s, and did not at first" % reason,)

@@ -142,11 +142,11 @@ class SampleRuns:
             raise error
         raise Unseen(fails_on_fewer(error, self.sandbox, self.dims.count))
 
-    def compare_alone(self, rows: list[int]) -> Comparison | None:
+    def compare_alone(self, rows: list[int], precise: bool) -> Comparison | None:
         """The same of many samples, on this rank alone, and as cheaply as can be; None: nothing can be seen."""
         for evaluation in (False, True):
             try:
-                found = self._batches(rows, evaluation, precise=True)
+                found = self._batches(rows, evaluation, precise)
             except Uncuttable:
                 raise
             except Exception:
