@@ -58,11 +58,11 @@ class Looks(CutCase):
         self.same(make, lambda model, x: model(x).pow(2).mean(), many, batch=256)
 
     def test_what_depends_on_the_other_samples_only_later_ends_the_job_then(self):
-        late = "depends on the other samples of the batch, and did not at first"
+        late = "depends on the other samples of the batch, which it did not at first"
         self.refused(late, lambda: Late(False), lambda model, x: model(x).pow(2).mean(), many, batch=256, steps=4)
 
     def test_a_loss_that_compares_the_samples_only_later_does_so_too(self):
-        late = "neither a mean nor a sum .*, and did not at first"
+        late = "neither a mean nor a sum .*, which it did not at first"
         self.refused(late, lambda: Late(True), lambda model, x: model(x), many, batch=256, steps=4)
 
     def test_rounding_in_lower_precision_is_no_difference(self):

@@ -205,7 +205,7 @@ class Plan:
             check.require_same(list(rows), self._most_looked_at)
         except Uncuttable as reason:
             if self.was_cut:
-                reason.args = ("%s, and did not at first" % reason,)
+                reason.args = ("%s, which it did not at first" % reason,)
             raise
         finally:
             if self.devices:
