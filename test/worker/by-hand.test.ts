@@ -182,11 +182,16 @@ describe('a loop that cannot be driven at its model’s call', () => {
     expect(report.failure?.advice).toContain('{micro_batch}');
   });
 
-  it('is told so where its model is in evaluation mode', async () => {
+  it('is none where its model is in evaluation mode from the beginning', async () => {
     const bench = workbench('find-batch', [python, scriptOf('evaluation_mode.py')]);
+    expect(await findBatch(bench.request, bench.deps)).toMatchObject({ status: 'found', own: { micro_batch: 32 } });
+  });
+
+  it('is told so where its model is left in evaluation mode', async () => {
+    const bench = workbench('find-batch', [python, scriptOf('left_in_evaluation_mode.py')]);
     const report = await findBatch(bench.request, bench.deps);
     expect(report).toMatchObject({ status: 'failed', launches: 1 });
-    expect(report.failure?.evidence).toContain('while its model is in evaluation mode: model.train() before the loop');
+    expect(report.failure?.evidence).toContain('The training loop ended before it had made 2 optimizer steps');
     expect(report.failure?.advice).toContain('{micro_batch}');
   });
 

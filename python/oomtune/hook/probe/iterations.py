@@ -153,16 +153,11 @@ class Iterations:
         """The loop iterates without training anything."""
         return self.batches >= NO_BACKWARD and self.backwards == 0
 
-    def why_unsuitable(self, loaders: bool, optimizers: bool, evaluating: bool) -> str | None:
+    def why_unsuitable(self, loaders: bool, optimizers: bool) -> str | None:
         """Why the script's batch sizes cannot be set; None as long as they may be. `loaders`: a loader was asked for a batch;
-        `optimizers`: there is one; `evaluating`: the model is in evaluation mode."""
+        `optimizers`: there is one."""
         if self.batches >= NO_STEP:
             return "no optimizer step in %d batches" % self.batches
-        if not loaders and self.steps_without_request >= NO_LOADER and evaluating:
-            return (
-                "the script trains without a torch DataLoader while its model is in evaluation mode: model.train() before the "
-                "loop, or a flag, makes its batches known"
-            )
         if not loaders and self.steps_without_request >= NO_LOADER:
             return "the script trains without a torch DataLoader, and no call of a model with a batch was seen"
         if self.steps_without_request >= NO_REQUEST:

@@ -408,7 +408,6 @@ class ProbeController:
             reason = self._iterations.why_unsuitable(
                 self._candidates.any or self._call_resizer.on,
                 self._instrumentation.optimizers.exist(),
-                self._instrumentation.training_mode.is_evaluating(),
             )
             if reason is not None:
                 self._hook.stop_unsuitable(reason)
