@@ -183,7 +183,7 @@ describe('a loop that cannot be driven at its model’s call', () => {
   });
 
   it('is none where its model is in evaluation mode from the beginning', async () => {
-    const bench = workbench('find-batch', [python, scriptOf('evaluation_mode.py')]);
+    const bench = workbench('find-batch', [python, scriptOf('evaluation_mode.py')], { budget: '60MiB' });
     expect(await findBatch(bench.request, bench.deps)).toMatchObject({ status: 'found', own: { micro_batch: 32 } });
   });
 
