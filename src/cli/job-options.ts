@@ -54,6 +54,10 @@ const NAME = /^(?!@$)[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u;
 const NAMES =
   'a name of 1 to 100 characters without spaces, colons, brackets, "*", "?" and "\\", that does not begin with "-" and is not "@"';
 
+/** What is given twice counts once. */
+const distinct = (given: string[]): string[] => [...new Set(given)];
+const labels = hostLabels.transform(distinct);
+
 const raw = z.object({
   name: orNull(z.string().regex(NAME, NAMES)),
   device: orNull(z.string().regex(DEVICE_CHOICE, DEVICE_CHOICES)),
@@ -101,9 +105,9 @@ const raw = z.object({
   share: z.union([z.boolean(), z.literal('auto')], 'auto, or given without a value').default(false),
   gpuModel: orNull(nonEmpty('a part of a GPU model')),
   host: orNull(nonEmpty('the name of a host')),
-  label: hostLabels.optional(),
+  label: labels.optional(),
   notify: z.string().optional(),
-  tag: jobTags.optional(),
+  tag: jobTags.transform(distinct).optional(),
   resumeArg: orNull(nonEmpty('an argument')),
   retries: whole(0, 1000).default(2),
   restart: z.boolean().default(false),
@@ -119,8 +123,8 @@ export function toJobOptions(values: RawOptions, command: string[]): JobOptions 
     ...rest,
     share: share !== false,
     ...(share === 'auto' ? { shareAuto: true } : {}),
-    ...(label === undefined ? {} : { labels: [...new Set(label)] }),
-    ...(tag === undefined ? {} : { tags: [...new Set(tag)] }),
+    ...(label === undefined ? {} : { labels: label }),
+    ...(tag === undefined ? {} : { tags: tag }),
     ...(notifyTarget(notify) === null ? {} : { notify: true }),
     priority: toPriority(parsed.data) ?? 0,
     headroomPct: headroom,
@@ -181,9 +185,9 @@ export function toKnob(values: RawOptions): KnobWish | null {
 
 /** Of `daemon start --label`. Throws OOMTUNE_USAGE. */
 export function toLabels(value: unknown): string[] {
-  const parsed = z.object({ label: hostLabels }).safeParse({ label: value });
+  const parsed = z.object({ label: labels }).safeParse({ label: value });
   if (!parsed.success) throw wrongOption(parsed.error, { label: value });
-  return [...new Set(parsed.data.label)];
+  return parsed.data.label;
 }
 
 const changes = z.object({

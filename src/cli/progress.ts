@@ -39,11 +39,11 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
     shown = false;
   };
   /** The output of the job that runs; how far it had come when a line was begun after it. */
-  let output = '';
+  let output: string | null = null;
   let brokenAt: number | null = null;
   /** A job's output may end within a line, as a progress bar does: what is told begins its own. */
   const breakLine = () => {
-    const at = openLineAt(output);
+    const at = output === null ? null : openLineAt(output);
     if (at !== null && at !== brokenAt) stream.write('\n');
     brokenAt = at;
   };

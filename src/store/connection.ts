@@ -1,6 +1,7 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
 import { passwordRemedy, refusal, replyInWords } from '../common/refusal.js';
+import { ToldLately } from '../common/told-lately.js';
 import { aborted } from '../common/within.js';
 import { ensureEmbeddedRedis, wasStopped } from './embedded.js';
 import { parseRedisUrl, type RedisTarget, unixUrl } from './url.js';
@@ -13,8 +14,6 @@ export type OutageListener = (state: OutageState, shown: string, why: string) =>
 
 const CONNECT_MS = 5000;
 const PING_EVERY_MS = 5000;
-/** Between two reports of the same refusal. */
-const TELL_AGAIN_MS = 60_000;
 /** Without an answer for this long the connection is made anew: a cut cable sends no farewell. */
 const SILENT_MS = 15_000;
 
@@ -25,7 +24,7 @@ export class Connection {
   readonly #others = new Set<Redis>();
   #watch: NodeJS.Timeout | null = null;
   #lost = false;
-  #refused = { why: '', at: 0 };
+  readonly #told = new ToldLately();
   #closed = false;
 
   private constructor(
@@ -74,9 +73,8 @@ export class Connection {
 
   /** Tells of an error that somebody waits out. */
   readonly onRefused = (error: Error): void => {
-    const why = replyInWords(error.message); // several scripts are refused for one reason
-    if (this.#closed || (this.#refused.why === why && Date.now() - this.#refused.at < TELL_AGAIN_MS)) return;
-    this.#refused = { why, at: Date.now() };
+    // Several scripts are refused for one reason
+    if (this.#closed || !this.#told.isDue(replyInWords(error.message))) return;
     this.listener('refuses', this.target.shown, error.message.slice(0, 400));
   };
 

@@ -1,5 +1,6 @@
 import PQueue from 'p-queue';
 import { usageError } from '../../common/errors.js';
+import { ToldLately } from '../../common/told-lately.js';
 import type { JobRecord } from '../../contract/job.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { type Channel, ChannelClosed } from '../../daemon/system/channel.js';
@@ -98,15 +99,11 @@ export function systemStore(path: string, channel: Channel): Store {
   return guarded('store', store) as unknown as Store;
 }
 
-/** Between two reports of the same. */
-const TELL_AGAIN_MS = 60_000;
-
 /** Tells what Redis answers the daemon with and somebody here waits out, once for all who ask. */
 function refusals(): (error: Error) => void {
-  const toldAt = new Map<string, number>();
+  const told = new ToldLately();
   return ({ message }) => {
-    if (Date.now() - (toldAt.get(message) ?? Number.NEGATIVE_INFINITY) < TELL_AGAIN_MS) return;
-    toldAt.set(message, Date.now());
+    if (!told.isDue(message)) return;
     const waits = 'What is to be read or written there waits; a running job goes on.';
     process.stderr.write(`oomtune: the daemon of this machine says: ${message} ${waits}\n`);
   };

@@ -47,7 +47,6 @@ class MicroBatchCheck:
     def __init__(
         self, torch: Torch, runs: SampleRuns, joins: Sequence[Join], differentiable: Sequence[bool], coarse: bool
     ) -> None:
-        self._torch = torch
         self._runs = runs
         self._joins = joins
         self._differentiable = differentiable
@@ -70,12 +69,10 @@ class MicroBatchCheck:
                 continue
             if isinstance(join, Concatenated) and seen.part_off(index, join, tolerance) > FEW:
                 raise Mismatch("what it returns for a sample depends on the other samples of the batch")
-            if isinstance(join, WeightedSum) and not isinstance(join, Shared) and seen.holds_value(index):
-                self._require_reduced(seen, index, join)
-
-    def _require_reduced(self, seen: Comparison, index: int, join: WeightedSum) -> None:
-        if not seen.holding(self._runs.reductions.named(join.names), index):
-            raise NoMean
+            if not isinstance(join, WeightedSum) or isinstance(join, Shared) or not seen.holds_value(index):
+                continue
+            if not seen.holding(self._runs.reductions.named(join.names), index):
+                raise NoMean
 
 
 def _uses_tf32(torch: Torch) -> bool:

@@ -36,7 +36,7 @@ class Settings:
         self._torch = torch
         self._module = weakref.ref(module)
         #: What each module was left with, by its id.
-        self._left: dict[int, Own] = {}
+        self._left: dict[int, OwnSettings] = {}
         #: By module and number of each setting: in how many changes since the latest that made a difference it took part.
         self._changes: dict[tuple[int, int], int] = {}
         #: Plans that were made with an earlier one are to be made anew.
@@ -59,7 +59,7 @@ class Settings:
         """The module is cut in another way since the latest change."""
         self._changes.clear()
 
-    def _now(self) -> dict[int, Own]:
+    def _now(self) -> dict[int, OwnSettings]:
         before, now = self._left, {}
         modules: list[Any] = [self._module()]
         for module in modules:  # which grows meanwhile
@@ -67,7 +67,7 @@ class Settings:
             if module is None or key in now:
                 continue
             known = before.get(key)
-            now[key] = known if known is not None and known.holds(module) else Own(self._torch, module)
+            now[key] = known if known is not None and known.holds(module) else OwnSettings(self._torch, module)
             children = module._modules
             if children:
                 modules.extend(children.values())
@@ -77,11 +77,11 @@ class Settings:
 class NoSettings(Settings):
     """Of a module whose weights are sharded between ranks: it notes in attributes what it has gathered, after the backward pass, too."""
 
-    def _now(self) -> dict[int, Own]:
+    def _now(self) -> dict[int, OwnSettings]:
         return {}
 
 
-class Own:
+class OwnSettings:
     """The settings of one module, without those of the modules in it: of tensors only whether they are there, of numbers with a fraction whether
     they are zero."""
 
@@ -141,7 +141,7 @@ def _is_looked_at(count: int) -> bool:
     return later <= 0 or (later > 1 and later & (later - 1) == 0)
 
 
-def _differing(before: dict[int, Own], now: dict[int, Own]) -> Iterator[tuple[int, int]]:
+def _differing(before: dict[int, OwnSettings], now: dict[int, OwnSettings]) -> Iterator[tuple[int, int]]:
     """The places of settings that differ. Where a module is another one, so are the children of one around it."""
     for key, other in now.items():
         one = before.get(key)
