@@ -77,7 +77,7 @@ class CutCase(unittest.TestCase):
 
     def without_looks(self):
         """For what counts the forward passes of training: no whole micro-batch is looked at."""
-        return mock.patch("oomtune.hook.cut.plan.is_due", lambda call: False)
+        return mock.patch("oomtune.hook.cut.call_looks.is_due", lambda call: False)
 
     def refused(self, words, make, loss, inputs, **more):
         with self.assertRaisesRegex(Refused, words):

@@ -305,11 +305,11 @@ class Calls(CutCase):
         return [each.detach().clone() for each in (*model.parameters(), *other.parameters())]
 
     def test_models_that_are_frozen_at_first_are_cut_like_those_that_learn(self):
-        from oomtune.hook.cut.plan import Plan
+        from oomtune.hook.cut.call_looks import CallLooks
 
         bare, seen = self.adversaries([]), []
         self.cut.engage(16, 64)
-        with mock.patch.object(Plan, "check", autospec=True, side_effect=Plan.check) as looks:
+        with mock.patch.object(CallLooks, "check", autospec=True, side_effect=CallLooks.check) as looks:
             tuned = self.adversaries(seen)
         self.assertEqual(max(seen), 16)
         for one, other in zip(bare, tuned):

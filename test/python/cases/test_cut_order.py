@@ -74,12 +74,12 @@ class Order(CutCase):
                     self.assertEqual(self.cut.count, steps)
 
     def test_a_length_that_was_looked_at_is_not_looked_at_again(self):
-        from oomtune.hook.cut.plan import Plan
+        from oomtune.hook.cut.call_looks import CallLooks
 
         model = Words()
         kept = torch.optim.SGD(model.parameters(), lr=0.1)
         self.cut.engage(16, 64)
-        with mock.patch.object(Plan, "check", autospec=True, side_effect=Plan.check) as looks:
+        with mock.patch.object(CallLooks, "check", autospec=True, side_effect=CallLooks.check) as looks:
             for tokens in (12, 7, 12, 7):
                 loss(model, words(tokens=tokens)())
         self.assertEqual((looks.call_count, self.cut.count, len(kept.state)), (2, 4, 0))

@@ -82,10 +82,10 @@ class Changed(CutCase):
             model.step += 1
             return model(x)
 
-        from oomtune.hook.cut.plan import Plan
+        from oomtune.hook.cut.call_looks import CallLooks
 
-        check, checked = Plan.check, []
-        with mock.patch.object(Plan, "check", lambda *given: (checked.append(0), check(*given))):
+        check, checked = CallLooks.check, []
+        with mock.patch.object(CallLooks, "check", lambda *given: (checked.append(0), check(*given))):
             self.same(Switched, loss, rows, steps=12)
         # The first, those after the first three changes, and after the 2nd, 4th and 8th of the eight later ones.
         self.assertEqual(len(checked), 1 + 3 + 3)

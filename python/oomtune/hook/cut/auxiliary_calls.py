@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .batch_dims import candidates
+from .call_looks import CallLooks
 from .cut_call import CutCall
 from .known_plans import KnownPlans
 from .plan import Plan
@@ -63,7 +64,7 @@ class AuxiliaryCalls:
             )
             assert parts is not None
             reductions = Reductions(self._torch, leaves, dims)
-            plan.settle(tree, leaves, dims, reductions, parts)
+            CallLooks(self._torch, plan, tree, leaves, dims).settle(reductions, parts)
             most_parts = self._context.most_parts
             return (self._output(CutCall(self._torch, plan, tree, leaves, dims, reductions, parts, most_parts)),)
         except WritesWeights as reason:
@@ -76,8 +77,9 @@ class AuxiliaryCalls:
         plan = Plan(self._torch, module, self._context, tuple(self._context.sizes), leaves, OneRank())
         for dims in tried:
             try:
-                plan.check_untouched(tree, leaves, dims)
-                plan.check(tree, leaves, dims, self._division.most(dims.count, self._context.sizes))
+                looks = CallLooks(self._torch, plan, tree, leaves, dims)
+                looks.check_untouched()
+                looks.check(self._division.most(dims.count, self._context.sizes))
             except Mismatch:
                 continue
             return plan, dims

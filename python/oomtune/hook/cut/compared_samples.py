@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .batch_dims import candidates
+from .call_looks import CallLooks
 from .composition import has_one_model
 from .key_value_cache import without_cache
 from .plan import Plan
@@ -83,7 +84,7 @@ class ComparedSamples:
                 continue
             try:
                 plan = Plan(self._torch, module, self._context, tuple(sizes), leaves, OneRank())
-                return plan.compares_samples(tree, leaves, dims)
+                return CallLooks(self._torch, plan, tree, leaves, dims).compares_samples()
             except Uncuttable:
                 continue
         return None

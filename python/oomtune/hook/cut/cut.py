@@ -9,6 +9,7 @@ import weakref
 from .autograd_node import AutogradNodes
 from .auxiliary_calls import AuxiliaryCalls
 from .batch_dims import candidates
+from .call_looks import CallLooks
 from .compared_samples import ComparedSamples
 from .composition import is_made_of_models
 from .cut_call import CutCall
@@ -147,7 +148,8 @@ class Cut:
             return self._not_itself(module, args, kwargs)
         plan, dims = planned
         try:
-            shortened = None if padding is None else plan.shortened(padding, tree, leaves, dims)
+            looks = CallLooks(self._torch, plan, tree, leaves, dims)
+            shortened = None if padding is None else looks.shortened(padding)
             most = self._most(dims)
             parts = self._division.groups(dims.count, most, plan, padding, shortened is not None, ranks)
             if parts is None:
@@ -158,12 +160,12 @@ class Cut:
             self._same_thread()
             reductions = Reductions(self._torch, leaves, dims)
             plan.accumulates_by_backward()
-            plan.settle(tree, leaves, dims, reductions, parts)
+            looks.settle(reductions, parts)
             # By tokens a micro-batch may have many short samples: at their whole width there is no room for as many.
             if self._context.most_parts is None and padding is None:
-                plan.look_again(tree, leaves, dims, parts[-1].rows)
+                looks.look_again(parts[-1].rows)
             if not plan.was_cut:
-                plan.tell_kept(tree, leaves, dims)
+                looks.tell_kept()
             self.count += 1
             self._kinds.add(type(module).__name__)
             most_parts = self._context.most_parts
@@ -253,7 +255,8 @@ class Cut:
             plan = Plan(self._torch, module, self._context, tuple(self._context.sizes), leaves, ranks)
             for dims in tried[: ranks.min(len(tried))]:
                 try:
-                    ranks.agreed(functools.partial(plan.check, tree, leaves, dims, self._most(dims)))
+                    looks = CallLooks(self._torch, plan, tree, leaves, dims)
+                    ranks.agreed(functools.partial(looks.check, self._most(dims)))
                 except Mismatch as mismatch:
                     reason = reason or mismatch
                     continue

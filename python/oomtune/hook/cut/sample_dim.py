@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .batch_dims import candidates
+from .call_looks import CallLooks
 from .plan import Plan
 from .pytree import tree_leaves
 from .ranks import OneRank
@@ -28,7 +29,7 @@ def sample_dim(torch: Torch, module: Module, tree: Tree, counts: Sequence[int], 
                 continue
             try:
                 plan = Plan(torch, module, context, (count,), leaves, OneRank())
-                plan.check(tree, leaves, dims)
+                CallLooks(torch, plan, tree, leaves, dims).check()
             except Exception:  # one that memory is too short for, too: sizes are tried later
                 continue
             return dims.dims[tensors[0]]
