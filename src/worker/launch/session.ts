@@ -19,8 +19,8 @@ import { foretells, type HookMode, hookEnvironment, hookSocketPath, type Session
  * job must not be the first to meet that. Probes for speed do not.
  */
 const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
-/** A life that has not ended so long after it was told to is not replaced. */
-const LIFE_ENDS_WITHIN_MS = 5000;
+/** A life that has not ended so long after it was told to is not replaced. On a busy machine one that has much to give back takes seconds. */
+const LIFE_ENDS_WITHIN_MS = 15_000;
 
 /** What the lives of a launch share. */
 interface Launch {

@@ -45,9 +45,9 @@ def end_workers() -> None:
 
 
 def other_threads() -> list[str]:
-    """Names of this process's other threads. The kernel may still list, for a moment, threads that have just ended."""
+    """Names of this process's other threads. Threads that have just ended may still be listed, the longer the busier the machine is."""
     others: list[str] = []
-    for pause in (0.001, 0.01, 0.05, 0.0):
+    for pause in (0.001, 0.01, 0.05, 0.1, 0.3, 0.0):
         names = [
             _thread_name(thread) for thread in os.listdir("/proc/self/task") if int(thread) != threading.get_native_id()
         ]
