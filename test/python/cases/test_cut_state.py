@@ -293,6 +293,18 @@ class State(CutCase):
         for loss in (around, two):
             self.refused("does not return what it did in the forward pass: something that it", Tempered, loss, rows)
 
+    def test_a_setting_that_is_changed_before_the_backward_pass_from_the_fourth_step_on(self):
+        calls = []
+
+        def loss(model, x):
+            calls.append(model)
+            found = model(x)
+            model.temperature = 1.0 if len(calls) < 4 else 0.5
+            return found.pow(2).mean()
+
+        self.refused("does not return what it did in the forward pass", Tempered, loss, rows, steps=5)
+        self.assertEqual(len(calls), 4)
+
     def test_hooks_that_a_model_adds_at_its_first_call_are_there_once(self):
         seen = []
 

@@ -11,6 +11,7 @@ from .autocast import AutocastState
 from .buffers import Buffers, compiled
 from .fsdp import ShardedWeights
 from .hook_variables import hook_variables
+from .micro_batch_check import is_due
 from .outputs import Concatenated, WeightedSum
 from .redraws import no_cudnn
 from .refusal import LeavesOnWeights, Uncuttable
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from .ranks import OneRank
     from .written_weights import Weights
 
-#: Calls in which it is looked at whether a micro-batch writes to the weights: an encoder that follows another may begin as its copy, and move only
-#: once that has learned. And backward passes in which it is what they leave on the weights.
+#: Calls in each of which it is looked at whether a micro-batch writes to the weights, and returns the same when it runs again: an encoder that follows
+#: another may begin as its copy, and move only once that has learned. And backward passes in which it is what they leave on the weights.
 FIRST = 3
 
 
@@ -133,10 +134,10 @@ class Plan:
         """Takes the place of the other plan, after a change of the module's settings: what the script reads is known."""
         self.trimming.follow(other.trimming)
 
-    def is_new(self) -> bool:
-        """Whether this is one of its first calls."""
+    def is_looked_at(self) -> bool:
+        """Whether its next call is one of the first, or one of those by which it is looked whether that has changed since."""
         self.calls += 1
-        return self.calls <= FIRST
+        return self.calls <= FIRST or is_due(self.calls)
 
     @property
     def was_cut(self) -> bool:
