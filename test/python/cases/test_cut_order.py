@@ -177,6 +177,53 @@ class Order(CutCase):
 
         self.same(Packed, lambda m, x: m(*x).pow(2).mean(), sorted_by_length)
 
+    def test_sequences_that_are_padded_again_are_as_long_as_the_longest_unless_told(self):
+        def longest_last():
+            lengths = torch.arange(64) % 16 + 4
+            lengths[:62] = lengths[:62].clamp_max(12)  # looked at first: alike
+            return torch.randint(1, WORDS, (64, 19)), lengths
+
+        def shuffled():
+            lengths = torch.randint(3, 20, (64,))
+            lengths[0] = 19
+            return torch.randint(1, WORDS, (64, 19)), lengths
+
+        loss = lambda m, x: m(*x).pow(2).mean()  # noqa: E731
+        for inputs in (longest_last, shuffled):
+            self.refused(
+                r"its outputs do not join along .*; where it calls pad_packed_sequence\(\), total_length",
+                Repadded,
+                loss,
+                inputs,
+            )
+            self.same(lambda: Repadded(19), loss, inputs)
+
+    def test_an_object_that_computes_with_the_samples_later(self):
+        class Later(nn.Module):
+            def __init__(self, make):
+                super().__init__()
+                self.net, self.make = nn.Linear(8, 4), make
+
+            def forward(self, x):
+                return self.make(self.net, x)
+
+        kinds = {
+            "function": lambda net, x: lambda: net(x),
+            "partial": functools.partial,
+            "Slotted": Slotted,
+        }
+        for name, make in kinds.items():
+            loss = lambda m, x: m(x)().pow(2).mean()  # noqa: E731
+            self.refused(
+                r"it returns an object \(%s\) that may hold its samples" % name,
+                lambda: Later(make),
+                loss,
+                rows,  # noqa: B023
+            )
+        # One that is the same for all is no hindrance.
+        shared = lambda net, x: (net(x), torch.relu)  # noqa: E731
+        self.same(lambda: Later(shared), lambda m, x: m(x)[1](m(x)[0]).mean(), rows)
+
     def test_sequences_that_the_script_has_packed_are_refused_before_the_model_runs(self):
         class Reader(nn.Module):
             def __init__(self):
@@ -256,6 +303,31 @@ class Packed(nn.Module):
     def forward(self, words, lengths):
         packed = nn.utils.rnn.pack_padded_sequence(self.embedding(words), lengths, batch_first=True)
         return self.recurrent(packed)[1][0][-1]
+
+
+class Repadded(nn.Module):
+    """Packed, and padded again, to the longest of its samples or to `length`."""
+
+    def __init__(self, length=None):
+        super().__init__()
+        self.embedding, self.recurrent = nn.Embedding(WORDS, 8), nn.GRU(8, WIDTH, batch_first=True)
+        self.length = length
+
+    def forward(self, words, lengths):
+        given = nn.utils.rnn.pack_padded_sequence(
+            self.embedding(words), lengths, batch_first=True, enforce_sorted=False
+        )
+        return nn.utils.rnn.pad_packed_sequence(self.recurrent(given)[0], True, total_length=self.length)[0]
+
+
+class Slotted:
+    __slots__ = ("net", "x")
+
+    def __init__(self, net, x):
+        self.net, self.x = net, x
+
+    def __call__(self):
+        return self.net(self.x)
 
 
 class NoisyMixing(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 
 from .memory_order import memory_order
 from .nearness import apart, near
@@ -124,6 +125,11 @@ class Comparison:
         torch = self._torch
         whole, first, last, changed = entry
         if not isinstance(whole, torch.Tensor):
+            if _has_content(whole) and not (_equal(whole, first) and _equal(whole, last)):
+                raise Mismatch(
+                    "it returns an object (%s) that may hold its samples, and cannot be looked into"
+                    % type(whole).__name__
+                )
             if isinstance(whole, float) and not self._near(whole, first, 0.0):
                 return self._reduced(entry, reductions)
             if not self._alike(whole, first, last):
@@ -146,7 +152,7 @@ class Comparison:
         sizes = [count, self._half, count - self._half]
         each = whole.shape[dims[0]] // count
         if len(dims) > 1 or [part.shape[dims[0]] for part in entry[:3]] != [size * each for size in sizes]:
-            raise Mismatch("its outputs do not join along the samples (of shape %s)" % (tuple(whole.shape),))
+            raise _do_not_join(whole, first, last)
         order = RowOrder(orders(dims[0], each), functools.partial(self._off, entry))
         if order.off > self._tolerance:
             raise Mismatch("what it returns for a sample depends on the other samples of the batch")
@@ -179,9 +185,13 @@ class Comparison:
     def _joined(self, entry: Entry, order: Concatenated) -> Tensor:
         """An output as it is if its rows are in that order: the parts', one after the other."""
         whole, first, last, _ = entry
-        joined = self._torch.empty_like(whole)
-        order.put(joined, RowGroup(self._torch, range(self._half)), first)
-        order.put(joined, RowGroup(self._torch, range(self._half, len(self._rows))), last)
+        joined, count = self._torch.empty_like(whole), len(self._rows)
+        for part, rows in ((first, range(self._half)), (last, range(self._half, count))):
+            shape = list(whole.shape)
+            shape[order.dim] = order.rows(len(rows))
+            if list(part.shape) != shape:
+                raise _do_not_join(whole, first, last)
+            order.put(joined, RowGroup(self._torch, rows), part)
         return joined
 
     def _reduced(self, entry: Entry, reductions: Reductions) -> Join:
@@ -219,3 +229,26 @@ class Comparison:
 def half_of(rows: list[int]) -> int:
     """How many of the rows are in the first part."""
     return (len(rows) + 1) // 2
+
+
+def _do_not_join(whole: Tensor, *parts: Tensor) -> Mismatch:
+    shapes = " and ".join(str(tuple(each.shape)) for each in (whole, *parts))
+    reason = "its outputs do not join along the samples (of shapes %s)" % shapes
+    if any(sum(map(operator.ne, whole.shape, part.shape)) > 1 for part in parts):
+        # (the usual reason)
+        reason += "; where it calls pad_packed_sequence(), total_length makes them as long as its input, whatever the longest sample"
+    return Mismatch(reason)
+
+
+def _has_content(leaf: Any) -> bool:
+    """Whether a leaf that is no tensor may hold some: a function (a closure, a partial one) does, and does not tell."""
+    if isinstance(leaf, (str, bytes, int, float, complex, type(None), type)):
+        return False
+    return callable(leaf) or getattr(leaf, "__dict__", None) != {}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return one is other or bool(one == other)
+    except Exception:  # what compares has a truth of its own: an array of another size has none
+        return False
