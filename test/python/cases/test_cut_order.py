@@ -218,7 +218,7 @@ class Order(CutCase):
                 r"it returns an object \(%s\) that may hold its samples" % name,
                 lambda: Later(make),
                 loss,
-                rows,  # noqa: B023
+                rows,
             )
         # One that is the same for all is no hindrance.
         shared = lambda net, x: (net(x), torch.relu)  # noqa: E731

@@ -8,7 +8,7 @@ import operator
 from .memory_order import memory_order
 from .nearness import apart, near
 from .outputs import Concatenated, Constant, Shared, WeightedSum
-from .refusal import Mismatch, NoMean, Unreduced
+from .refusal import UNPADDED, Mismatch, NoMean, Unreduced, Unseen
 from .row_group import RowGroup
 from .row_order import RowOrder, orders
 
@@ -126,7 +126,7 @@ class Comparison:
         whole, first, last, changed = entry
         if not isinstance(whole, torch.Tensor):
             if _has_content(whole) and not (_equal(whole, first) and _equal(whole, last)):
-                raise Mismatch(
+                raise Unseen(
                     "it returns an object (%s) that may hold its samples, and cannot be looked into"
                     % type(whole).__name__
                 )
@@ -235,8 +235,7 @@ def _do_not_join(whole: Tensor, *parts: Tensor) -> Mismatch:
     shapes = " and ".join(str(tuple(each.shape)) for each in (whole, *parts))
     reason = "its outputs do not join along the samples (of shapes %s)" % shapes
     if any(sum(map(operator.ne, whole.shape, part.shape)) > 1 for part in parts):
-        # (the usual reason)
-        reason += "; where it calls pad_packed_sequence(), total_length makes them as long as its input, whatever the longest sample"
+        reason += UNPADDED
     return Mismatch(reason)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from .memory_order import empty_whole
-from .refusal import Uncuttable
+from .refusal import UNPADDED, Uncuttable
 from .row_group import RowGroup
 
 TYPE_CHECKING = False
@@ -124,10 +124,12 @@ class Outputs:
                     target = target.narrow(self._shortened[number], *group.window)
                 wanted = list(target.shape)
                 wanted[join.dim] = join.rows(len(group))
-                if not isinstance(leaf, self._torch.Tensor) or list(leaf.shape) != wanted:
+                shape = list(getattr(leaf, "shape", ()))
+                if not isinstance(leaf, self._torch.Tensor) or shape != wanted:
                     raise Uncuttable(
                         "its outputs do not join along the samples as they did before (of shape %s for %d samples, not %s)"
-                        % (tuple(getattr(leaf, "shape", ())), len(group), tuple(wanted))
+                        % (tuple(shape), len(group), tuple(wanted))
+                        + (UNPADDED if len(shape) == len(wanted) else "")
                     )
                 join.put(target, group, leaf)
             elif isinstance(join, WeightedSum):

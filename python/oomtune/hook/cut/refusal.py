@@ -6,6 +6,10 @@ from __future__ import annotations
 INSTEAD = " (with --cut model it does not)"
 #: Where what the loader yields in parts would be another training, too.
 NOWHERE = " (nor would --cut loader train the same)"
+#: Where outputs for some of the samples differ in another dimension: the usual reason.
+UNPADDED = (
+    "; where it calls pad_packed_sequence(), total_length makes them as long as its input, whatever the longest sample"
+)
 
 
 class Uncuttable(Exception):
@@ -23,7 +27,7 @@ class Mismatch(Uncuttable):
 
 
 class Unseen(Mismatch):
-    """It cannot be run on a part of the samples: nothing is known of what it makes of them."""
+    """It cannot be run on a part of the samples, or what it returns cannot be looked into: nothing is known of what it makes of them."""
 
 
 class Unreduced(Uncuttable):
