@@ -216,7 +216,7 @@ class Order(CutCase):
             loss = lambda m, x: m(x)().pow(2).mean()  # noqa: E731
             self.refused(
                 r"it returns an object \(%s\) that may hold its samples" % name,
-                lambda: Later(make),
+                lambda: Later(make),  # noqa: B023
                 loss,
                 rows,
             )
