@@ -70,9 +70,11 @@ export class QueueConsumer {
     const { queues, host } = this.parts;
     if (this.#closed) return;
     const labels = await queues.suitable(host);
-    if (this.#sortOut) await this.#sortOutTaken(labels);
+    const sortOut = this.#sortOut;
+    if (sortOut) await this.#sortOutTaken(labels);
     let turns = await queues.inTurn(labels.filter((one) => !this.#left.has(one)));
     while (turns.length > 0) turns = await this.#takeInTurn(turns);
+    if (sortOut && !this.#closed) await queues.letGoOfEmpty();
   }
 
   /** Entries locked by this home that nobody works at, left by a killed daemon: they would wait until the lock expires. */

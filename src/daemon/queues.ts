@@ -15,6 +15,8 @@ export class Queues {
   readonly #queues = new Map<string, Queue<Ticket>>();
   readonly #workers = new Map<string, Worker<Ticket>>();
   readonly #requirements = new Map<string, Requirement>();
+  /** Since when each queue has held nothing at every look (ms). */
+  readonly #emptySince = new Map<string, number>();
   #labelsRead = false;
 
   constructor(
@@ -31,9 +33,7 @@ export class Queues {
   async add(record: StoredJob): Promise<void> {
     const requirement = queueOf(record);
     const label = labelOf(requirement);
-    const known = this.#requirements.has(label);
-    if (!known) await this.store.queues.addLabel(label, requirement);
-    this.#requirements.set(label, requirement);
+    this.#emptySince.delete(label); // it is not let go of while the entry is on its way
     await this.queue(label).add(
       'job',
       { job: record.job, epoch: record.epoch },
@@ -45,12 +45,43 @@ export class Queues {
         removeOnFail: true,
       },
     );
-    if (!known) await this.store.events.wake('label');
+    await this.#addLabel(label, requirement);
   }
 
+  /** Only once the entry stands there: with an empty queue its label may go at any moment. */
+  async #addLabel(label: string, requirement: Requirement): Promise<void> {
+    this.#requirements.set(label, requirement);
+    if (await this.store.queues.addLabel(label, requirement)) await this.store.events.wake('label');
+  }
+
+  /** Queues that hold something for this host: no other is opened, as each that is has a connection of its own. */
   async suitable(host: HostDevices): Promise<string[]> {
     if (!this.#labelsRead) await this.#readLabels();
-    return [...this.#requirements].filter(([, requirement]) => suits(requirement, host)).map(([label]) => label);
+    const all = [...this.#requirements].filter(([, requirement]) => suits(requirement, host)).map(([label]) => label);
+    const empty = await this.store.queues.empty(all);
+    return all.filter((label) => !empty.has(label));
+  }
+
+  /** Closes and removes queues, of any host, that have held nothing for long. Not while `next` is called. */
+  async letGoOfEmpty(): Promise<void> {
+    const all = new Set([...this.#requirements.keys(), ...this.#queues.keys(), ...this.#workers.keys()]);
+    const empty = await this.store.queues.empty([...all]);
+    const now = performance.now();
+    for (const label of this.#emptySince.keys()) if (!empty.has(label)) this.#emptySince.delete(label);
+    for (const label of empty) if (!this.#emptySince.has(label)) this.#emptySince.set(label, now);
+    for (const [label, since] of this.#emptySince)
+      if (now - since >= this.settings.emptyQueueMs) await this.#letGo(label);
+  }
+
+  async #letGo(label: string): Promise<void> {
+    await this.#workers.get(label)?.close(true);
+    this.#workers.delete(label);
+    const gone = await this.store.queues.removeEmpty(label);
+    if (!gone || !this.#emptySince.delete(label)) return; // an entry has come, or is on its way
+    const queue = this.#queues.get(label);
+    this.#queues.delete(label);
+    this.#requirements.delete(label);
+    await queue?.close();
   }
 
   /** Another daemon made a queue, so they have to be read again. */
@@ -60,11 +91,9 @@ export class Queues {
 
   async #readLabels(): Promise<void> {
     this.#labelsRead = true;
+    const before = [...this.#requirements.keys()];
     const labels = await this.store.queues.labels();
-    for (const [label, requirement] of this.#requirements) {
-      // Redis has lost its data: a daemon that starts now would never look into this queue
-      if (labels[label] === undefined) await this.store.queues.addLabel(label, requirement);
-    }
+    for (const label of before) if (labels[label] === undefined) this.#requirements.delete(label);
     for (const [label, text] of Object.entries(labels)) {
       const requirement = this.#requirements.get(label) ?? readJson(requirementSchema, text);
       // A label that does not match its requirement was not written by us
@@ -126,11 +155,14 @@ export class Queues {
     await job.moveToWait(this.token).catch(isGone);
   }
 
-  /** Which of these jobs have an entry, waiting or taken. */
+  /** Which of these jobs have an entry, waiting or taken. A queue that holds one without having its label gets it. */
   async present(records: StoredJob[]): Promise<boolean[]> {
     const found = new Set<string>();
-    for (const [label, ids] of groupBy(records)) {
-      for (const id of await this.store.queues.standing(label, ids)) found.add(id);
+    for (const [label, { requirement, ids }] of byQueue(records)) {
+      const standing = await this.store.queues.standing(label, ids);
+      for (const id of standing) found.add(id);
+      // A daemon died between the two, or Redis lost the label: nobody would ever look into this queue
+      if (standing.length > 0 && !this.#requirements.has(label)) await this.#addLabel(label, requirement);
     }
     return records.map((record) => found.has(ticketId(record)));
   }
@@ -213,14 +245,17 @@ export class Queues {
 
 const compare = (a: number, b: number): number => (a === b ? 0 : a < b ? -1 : 1);
 
-/** Ids by label. */
-function groupBy(records: StoredJob[]): Map<string, string[]> {
-  const groups = new Map<string, string[]>();
+/** Ids of entries by the label of their queue. */
+function byQueue(records: StoredJob[]): Map<string, { requirement: Requirement; ids: string[] }> {
+  const queues = new Map<string, { requirement: Requirement; ids: string[] }>();
   for (const record of records) {
-    const label = labelFor(record);
-    groups.set(label, [...(groups.get(label) ?? []), ticketId(record)]);
+    const requirement = queueOf(record);
+    const label = labelOf(requirement);
+    const { ids } = queues.get(label) ?? { ids: [] as string[] };
+    ids.push(ticketId(record));
+    queues.set(label, { requirement, ids });
   }
-  return groups;
+  return queues;
 }
 
 /** BullMQ's errors mean that the entry, or our lock on it, is gone. Rethrows Redis's refusals, which mean neither. */

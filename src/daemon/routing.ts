@@ -8,6 +8,8 @@ import { KINDS } from '../devices/index.js';
 
 /** Names share queues, as there may be any number of them and each queue is looked at. */
 const RECORDED_QUEUES = 16;
+/** Of how many parts a percentage is counted before it is rounded up to a whole one. */
+const PARTS = 100_000;
 
 export interface HostDevices {
   host: string;
@@ -63,16 +65,26 @@ function largeBudget(budget: string | null): number {
   return gib !== null && gib > 8 ? gib : 0;
 }
 
+/** Rounded up, as each amount is a queue. Invalid sizes share one, and fail when they run. */
 function taken(budget: string): string {
   const gib = inGib(budget);
-  return gib === null ? budget.trim().slice(0, 64) : `${gib}g`;
+  if (gib !== null) return `${gib}g`;
+  const parts = isPart(budget) ? sizeOf(budget, PARTS) : null;
+  return parts === null ? 'unclear' : `${Math.ceil((parts * 100) / PARTS)}%`;
 }
 
-/** Rounded up; null: a part of an unknown device, or an invalid size, which fails when it runs. */
+/** Rounded up; null: a part of an unknown device, or an invalid size. */
 function inGib(budget: string): number | null {
-  if (budget.trim().endsWith('%')) return null;
+  const bytes = isPart(budget) ? null : sizeOf(budget);
+  return bytes === null ? null : Math.ceil(bytes / 1024 ** 3);
+}
+
+const isPart = (budget: string): boolean => budget.trim().endsWith('%');
+
+/** Null: invalid. */
+function sizeOf(budget: string, total?: number): number | null {
   try {
-    return Math.ceil(parseSize(budget) / 1024 ** 3);
+    return parseSize(budget, total);
   } catch {
     return null;
   }

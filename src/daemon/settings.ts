@@ -20,6 +20,8 @@ export const DAEMON_SETTINGS = {
   /** BullMQ's lock. With 30 s an outage of Redis of 45 s made a running job look abandoned, and started it a second time. */
   lockMs: 600_000,
   renewMs: 60_000,
+  /** A queue that has held nothing for so long is closed and removed, until a job comes for it again. */
+  emptyQueueMs: 60_000,
   heartbeatMs: 5000,
   /** Between two full looks, in case a wake was lost. */
   sweepMs: 10_000,

@@ -9,6 +9,9 @@ import { runScript } from './scripts.js';
 const AT_ONCE = 500;
 /** The score of an entry is its priority times this, and a counter. */
 const PRIORITY_STEP = 2 ** 32;
+/** Keys of a queue that hold entries, and the others. */
+const LISTS = ['wait', 'active', 'prioritized', 'delayed', 'paused', 'waiting-children', 'completed', 'failed'];
+const OTHERS = ['meta', 'marker', 'id', 'events', 'pc', 'stalled', 'stalled-check', 'limiter'];
 
 /** The first entry of a queue. `priority`: BullMQ's; null: it was put back. */
 interface Head {
@@ -38,8 +41,23 @@ export class QueueEntries {
     return this.#redis.hgetall(this.keys.labels);
   }
 
-  async addLabel(label: string, requirement: Requirement): Promise<void> {
-    await this.#redis.hset(this.keys.labels, label, JSON.stringify(requirement));
+  /** False: it was there. */
+  async addLabel(label: string, requirement: Requirement): Promise<boolean> {
+    return (await this.#redis.hset(this.keys.labels, label, JSON.stringify(requirement))) === 1;
+  }
+
+  /** Which of these queues hold nothing, whatever becomes of it. */
+  async empty(labels: string[]): Promise<Set<string>> {
+    const found = await Promise.all(
+      labels.map((label) => this.#redis.exists(...LISTS.map((list) => this.#key(label, list)))),
+    );
+    return new Set(labels.filter((_, at) => found[at] === 0));
+  }
+
+  /** Removes a queue with its label, unless it holds something at that moment. An entry that is added later makes it anew. */
+  async removeEmpty(label: string): Promise<boolean> {
+    const keys = [...LISTS, ...OTHERS].map((name) => this.#key(label, name));
+    return (await runScript(this.#redis, 'queue/remove', [this.keys.labels, ...keys], [label, LISTS.length])) === 1;
   }
 
   /** Which of these entries stand in a queue, to be taken or taken. */

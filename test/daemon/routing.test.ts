@@ -74,6 +74,16 @@ test('jobs that take different amounts of a GPU wait in different queues, those 
   expect(takes({ device: 'cpu', budget: '1GiB' })).toBe(takes({ device: 'cpu' }));
 });
 
+test('percentages share queues by whole per cents, and sizes that nobody can read are in one', () => {
+  const label = (budget: string) => labelOf(of({ budget }));
+  expect(label('12.345%')).toBe(label('13%'));
+  expect(label('12.345%')).not.toBe(label('12%'));
+  expect(label('57%')).toBe(label(' 57.0 %'));
+  expect(label('99999%')).toBe(label('much'));
+  const labels = new Set(Array.from({ length: 1000 }, (_, at) => label(`${(at + 1) / 10}%`)));
+  expect(labels.size).toBe(100);
+});
+
 test('jobs that are packed by what is recorded wait by their names, in a bounded number of queues', () => {
   const named = (name: string | null, more = {}) => labelOf(of({ name, share: true, ...more }));
   expect(named('bert')).toBe(named('bert'));

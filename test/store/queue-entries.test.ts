@@ -1,7 +1,9 @@
 import { Queue, Worker } from 'bullmq';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { requirementOf } from '../../src/daemon/routing.js';
 import { openStore, type Store } from '../../src/store/index.js';
 import { useHome } from './home.js';
+import { options } from './samples.js';
 
 useHome();
 
@@ -67,6 +69,52 @@ describe("entries of BullMQ's queues, as its installed version keeps them", () =
     await queue.remove('b');
     const plain = await queue.add('job', {}, { jobId: 'plain' });
     expect(await store.queues.head(LABEL)).toEqual({ priority: null, since: plain.timestamp });
+  });
+
+  it('that are gone leave nothing of their queue once it is removed, which no queue is that holds one', async () => {
+    const { connection, keys, queues } = store;
+    const left = () => connection.redis.keys(`${queues.prefix}:${LABEL}:*`);
+    const gone = async () => [...(await queues.empty([LABEL])), await queues.removeEmpty(LABEL)];
+    expect(await queues.addLabel(LABEL, requirementOf(options()))).toBe(true);
+    await add('a', 5);
+    expect(await gone()).toEqual([false]);
+    const taken = await take();
+    expect(await gone()).toEqual([false]);
+    await taken?.moveToWait(TOKEN);
+    expect(await gone()).toEqual([false]);
+    await (await take())?.moveToCompleted('', TOKEN, true);
+    await queue.add('job', {}, { jobId: 'later', delay: 60_000 });
+    expect(await gone()).toEqual([false]);
+    expect(await connection.redis.hkeys(keys.labels)).toEqual([LABEL]);
+    await queue.remove('later');
+    await add('b', 5);
+    await (await take())?.moveToCompleted('', TOKEN, false);
+    expect((await left()).length).toBeGreaterThan(0);
+    expect(await gone()).toEqual([false]); // BullMQ keeps what has ended here
+    await Promise.all(['a', 'b'].map((id) => queue.remove(id)));
+    expect(await gone()).toEqual([LABEL, true]);
+    expect(await left()).toEqual([]);
+    expect(await connection.redis.hkeys(keys.labels)).toEqual([]);
+  });
+
+  it('that are added while their queue is removed again and again stand in it, each once', async () => {
+    const other = new Queue(LABEL, { connection: store.connection.another(), prefix: store.queues.prefix });
+    let removed = 0;
+    let over = false;
+    const removing = (async () => {
+      while (!over) if (await store.queues.removeEmpty(LABEL)) removed += 1;
+    })();
+    const ids = Array.from({ length: 200 }, (_, at) => `j${at}`);
+    for (const [at, id] of ids.entries()) {
+      await (at % 2 === 0 ? queue : other).add('job', { job: id }, { jobId: id, priority: 5, removeOnComplete: true });
+      const taken = await take();
+      expect(taken?.id).toBe(id);
+      await taken?.moveToCompleted('', TOKEN, false);
+    }
+    over = true;
+    await removing;
+    await other.close();
+    expect(removed).toBeGreaterThan(20);
   });
 
   it('that hold no JSON are taken out with all that is theirs, and the others stay', async () => {
