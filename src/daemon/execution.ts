@@ -4,6 +4,7 @@ import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
 import { isFull, replyInWords } from '../common/refusal.js';
 import type { JobRecord } from '../contract/job.js';
+import type { Exit } from '../contract/launch.js';
 import type { RunReport } from '../contract/reports.js';
 import type { Ticket } from '../contract/state.js';
 import type { Reply, Standing, Store, StoredJob } from '../store/index.js';
@@ -39,6 +40,8 @@ export type ExecutionEnd = 'done' | 'back' | 'left';
 
 const NO_ROOM = "waits for room on the disk of oomtune's home";
 const ROOM_LOOK_MS = 2000;
+/** For others to come, where who worked on the job is gone. */
+const HANDS_LOOK_MS = 2000;
 
 class Cancelled extends Error {}
 
@@ -169,10 +172,8 @@ export class Execution {
         return 'done';
       }
       this.#claimed.hold();
-      if (!this.#work.launched) await this.deps.hands.dropEarlierTries(this.record);
-      await this.#last.endStray();
       this.#log.info({ adopted: this.#work.launched }, 'job taken');
-      await this.#environment.prepare(); // what stays behind is known from here on
+      await this.#withHands(() => this.#prepare());
       await this.#sayWithheld();
       const report = await this.#runWorker();
       if (report.still_running !== undefined) this.#sayStuck(report.still_running);
@@ -188,19 +189,34 @@ export class Execution {
     }
   }
 
+  async #prepare(): Promise<void> {
+    if (!this.#work.launched) await this.deps.hands.dropEarlierTries(this.record);
+    await this.#environment.prepare(); // what stays behind is known from here on
+  }
+
+  /** All that hands do to a job passes here: where they are lost the next ones do it anew, as that is not the job's fault. */
+  async #withHands<T>(task: () => Promise<T>, signal = this.#abort.signal): Promise<T> {
+    for (;;) {
+      try {
+        return await task();
+      } catch (error) {
+        if (!(error instanceof HandsLost) || !error.again || signal.aborted) throw error;
+        this.#log.warn({ err: error }, 'who worked on the job is gone: it is taken up again');
+        await delay(HANDS_LOOK_MS, undefined, { signal }).catch(() => {});
+      }
+    }
+  }
+
   /** Waits for disk space for a launch, as its lack is not the job's fault. */
   async #runWorker(): Promise<RunReport> {
     const { signal } = this.#abort;
     for (;;) {
       try {
-        return await this.deps.hands.runJob(this.#request(), this.#workDeps());
-      } catch (error) {
-        if (error instanceof HandsLost && !signal.aborted && error.again) {
-          this.#log.warn({ err: error }, 'who worked on the job is gone: it is taken up again');
-          await delay(ROOM_LOOK_MS, undefined, { signal }).catch(() => {});
+        return await this.#withHands(async () => {
           await this.#last.endStray();
-          continue;
-        }
+          return this.deps.hands.runJob(this.#request(), this.#workDeps());
+        });
+      } catch (error) {
         if (!isFull(error) || signal.aborted) throw error;
         if (this.#claimed.reason !== NO_ROOM)
           this.#log.warn({ err: error }, 'the disk is full: the job waits for room');
@@ -218,13 +234,15 @@ export class Execution {
     if (reason instanceof Detached) return 'left';
     if (!signal.aborted && this.#work.launched && !(error instanceof TimeUp)) {
       // A living run is not ended because we no longer understand it: its script was moved, its interpreter is gone
-      const exit = await this.#last.waitForEnd(signal, () =>
-        this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again'),
+      const exit = await this.#withHands(() =>
+        this.#last.waitForEnd(signal, () =>
+          this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again'),
+        ),
       );
       if (exit?.stuck !== undefined) this.#sayStuck(exit.error);
       if (exit !== null) return this.#close(plainOutcome(exit));
     }
-    const last = error instanceof StillRunning ? error.exit : reason instanceof PutBack ? null : await this.#last.end();
+    const last = error instanceof StillRunning ? error.exit : reason instanceof PutBack ? null : await this.#endLast();
     const stuck = last?.stuck === undefined ? null : last.error;
     if (stuck !== null) this.#sayStuck(stuck);
     if (this.#claimed.lost || reason instanceof ClaimLost) {
@@ -243,6 +261,11 @@ export class Execution {
     }
     if (!(error instanceof OomtuneError)) this.#log.error({ err: error }, 'a job met a fault of ours');
     return this.#close(failureOf(error));
+  }
+
+  /** A job that is to end does so whatever becomes of the hands, unless this daemon lets go of it. */
+  #endLast(): Promise<Exit | null> {
+    return this.#withHands(() => this.#last.end(), this.#letGo.signal);
   }
 
   #sayStuck(why: string | null): void {

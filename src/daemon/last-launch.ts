@@ -43,7 +43,10 @@ export class LastLaunch {
     // An earlier daemon may have left it standing still
     const first = this.#still === null;
     this.#still = { dir: last.dir, still };
-    const processes = await this.hands.setPaused(last.dir, still);
+    const processes = await this.hands.setPaused(last.dir, still).catch((error: unknown) => {
+      this.#still = null; // they may not have been told: the next look tells them
+      throw error;
+    });
     return first && !still ? null : processes;
   }
 

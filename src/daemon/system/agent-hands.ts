@@ -80,20 +80,28 @@ export class AgentRuns {
 
   async adopt(dir: string): Promise<AdoptedRun | null> {
     if (!(await this.agents.call<boolean>(this.uid, 'adopt', [dir]))) return null;
+    let asked: Parameters<AdoptedRun['end']>[0] | null = null;
+    const end = (): void => {
+      if (asked !== null) this.agents.call(this.uid, 'end', [dir, asked]).catch(() => {}); // it is gone, which the wait hears
+    };
     return {
-      end: (reason) => void this.agents.call(this.uid, 'end', [dir, reason]).catch(() => {}),
-      wait: async (): Promise<Exit> => ({ ...agentExit.parse(await this.#wait(dir)), ledger: null }),
+      end: (reason) => {
+        asked = reason;
+        end();
+      },
+      wait: async (): Promise<Exit> => ({ ...agentExit.parse(await this.#wait(dir, end)), ledger: null }),
     };
   }
 
-  /** An agent that is gone meanwhile is started anew, and waits again. */
-  async #wait(dir: string): Promise<unknown> {
+  /** An agent that is gone meanwhile is started anew, is told again to end it where the one before was, and waits again. */
+  async #wait(dir: string, end: () => void): Promise<unknown> {
     for (let tries = 0; ; tries += 1) {
       try {
         return await this.agents.call(this.uid, 'wait', [dir]);
       } catch (error) {
         if (!(error instanceof HandsLost) || tries === 10) throw error;
         if (!(await this.agents.call<boolean>(this.uid, 'adopt', [dir]))) throw error;
+        end();
       }
     }
   }

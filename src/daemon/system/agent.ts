@@ -78,14 +78,10 @@ class Agent {
       run: (job: StoredJob, request: Omit<WorkRequest, 'environment'>) => this.#run(job, request, note),
       stop: async (job: string, how: 'let go' | 'end') =>
         this.#jobs.get(job)?.abort(how === 'let go' ? new Detached() : new Error('The job is to end.')),
-      adopt: async (dir: string) => {
-        const run = await this.#hands.adopt(dir);
-        if (run !== null) this.#runs.set(dir, run);
-        return run !== null;
-      },
-      end: async (dir: string, reason: 'cancel' | 'timeout') => this.#runs.get(dir)?.end(reason),
+      adopt: async (dir: string) => (await this.#adopt(dir)) !== null,
+      end: async (dir: string, reason: 'cancel' | 'timeout') => (await this.#adopted(dir))?.end(reason),
       wait: async (dir: string) => {
-        const { ledger: _, ...exit } = (await this.#runs.get(dir)?.wait()) ?? { ledger: null };
+        const { ledger: _, ...exit } = (await (await this.#adopted(dir))?.wait()) ?? { ledger: null };
         this.#runs.delete(dir);
         return exit;
       },
@@ -135,6 +131,17 @@ class Agent {
     } finally {
       this.#jobs.delete(id);
     }
+  }
+
+  async #adopt(dir: string): Promise<AdoptedRun | null> {
+    const run = await this.#hands.adopt(dir);
+    if (run !== null) this.#runs.set(dir, run);
+    return run;
+  }
+
+  /** It may have been adopted by an agent before this one. */
+  async #adopted(dir: string): Promise<AdoptedRun | null> {
+    return this.#runs.get(dir) ?? this.#adopt(dir);
   }
 
   async #watch(dir: string): Promise<Run | null> {

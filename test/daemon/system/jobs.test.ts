@@ -35,6 +35,13 @@ describe.skipIf(noUsers !== null)('jobs of several users', () => {
     `echo $$ > ${user.home}/${file}.new; mv ${user.home}/${file}.new ${user.home}/${file}; exec sleep 600`,
   ];
 
+  const killAgents = async (user: User): Promise<number> => {
+    const found = await user.call(['-U', String(user.uid), '-f', '__agent'], { program: ['pgrep'] });
+    const agents = found.stdout.trim().split('\n').filter(Boolean);
+    if (agents.length > 0) await user.call(['-9', ...agents], { program: ['kill'] });
+    return agents.length;
+  };
+
   it('run as their submitters, in their folders, with their environments and groups', async () => {
     const show = 'id -u; id -g; id -G; pwd; echo "$OF_ALICE"; cat private; env | grep -c REDIS; umask';
     writeFileSync(join(alice.home, 'private'), 'only mine\n', { mode: 0o600 });
@@ -147,10 +154,7 @@ describe.skipIf(noUsers !== null)('jobs of several users', () => {
     const job = await bob.submit(long(bob, 'second'));
     const pid = await pidIn(join(bob.home, 'second'));
     await until(async () => (await state(bob, job)) === 'running');
-    const found = await bob.call(['-U', String(bob.uid), '-f', '__agent'], { program: ['pgrep'] });
-    const agents = found.stdout.trim().split('\n');
-    expect(agents).toHaveLength(1);
-    await bob.call(['-9', ...agents], { program: ['kill'] });
+    expect(await killAgents(bob)).toBe(1);
     await until(() => machine.said.includes('it is taken up again'), 30);
     expect(existsSync(`/proc/${pid}`)).toBe(true);
     expect((await bob.call(['cancel', job])).stderr).toContain('cancelled');
@@ -158,6 +162,29 @@ describe.skipIf(noUsers !== null)('jobs of several users', () => {
     const store = await machine.store();
     await until(async () => (await store.leasing.list()).length === 0, 30);
   });
+
+  it('all run once, however often their agent is killed while they are taken', async () => {
+    const ran = join(alice.home, 'ran');
+    const gate = await alice.submit(['sh', '-c', `while ! [ -e ${alice.home}/go ]; do sleep 0.1; done`]);
+    const plain = ['--device', 'cpu', '--budget', '1MiB', '--preset', 'none', '--retries', '0'];
+    const many = ['--array', '0-39', '--after', gate];
+    const line = `echo "$OOMTUNE_JOB_ID" >> ${ran}`;
+    const { code, stdout } = await alice.call(['submit', ...plain, ...many, '--', 'sh', '-c', line]);
+    expect(code).toBe(0);
+    await alice.call([join(alice.home, 'go')], { program: ['touch'] });
+    await until(() => existsSync(ran), 60);
+    let killed = 0;
+    for (let times = 0; times < 10; times += 1) {
+      killed += await killAgents(alice);
+      await new Promise((resolve) => setTimeout(resolve, 700));
+    }
+    expect(killed).toBeGreaterThan(3);
+    const jobs = stdout.trim().split('\n');
+    await alice.call(['wait', ...jobs]);
+    const { jobs: ended } = await alice.json<Status>(['status', ...jobs]);
+    expect(ended.filter((job) => job.state !== 'succeeded')).toEqual([]);
+    expect(readFileSync(ran, 'utf8').trim().split('\n').sort()).toEqual([...jobs].sort());
+  }, 240_000);
 
   it('in the foreground are the caller themselves, under a lease that ends with them', async () => {
     const file = join(alice.home, 'foreground');
