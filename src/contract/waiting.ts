@@ -13,8 +13,13 @@ const JOBS = / to (succeed|end)$|of its sweep$|of its array to end/;
 /** The host that it is for has no daemon. `hosts`: those that do. */
 export const noDaemonOn = (host: string, hosts: string): string => `${NO_DAEMON_ON}${host}; there are ${hosts}`;
 
-/** No daemon's host has the devices that it asks for. */
-export const noHostHas = (what: string, hosts: string): string => `${NO_HOST_HAS}${what}; there are ${hosts}`;
+/** No daemon's host has the devices that it asks for. `silent`: hosts that are not heard, which may have them; empty: none. */
+export const noHostHas = (what: string, hosts: string, silent = ''): string =>
+  `${NO_HOST_HAS}${what}; there are ${hosts}${silent === '' ? '' : `; not heard, and may have it: ${silent}`}`;
+
+/** Nothing can be written of it, and a daemon cannot say that it lives. */
+export const takesNoWrites = (why: string, remedy: string): string =>
+  `Redis takes no writes: ${why}. ${remedy.replace(/\.$/, '')}`;
 
 /** Its hosts are busy. */
 export const inQueueFor = (hosts: string, busyWith: string): string => `${IN_QUEUE} for ${hosts}${busyWith}`;

@@ -67,7 +67,6 @@ export class Daemon {
     const { store, settings, token, log } = parts;
     this.#queues = new Queues(store, settings, token, (error) => log.debug({ err: error }, 'queue'));
     this.#dispatcher = new Dispatcher(store, this.#queues, log);
-    this.#sweeper = new Sweeper(parts, this.#host, this.#queues);
     this.#lanes = new Lanes(settings);
     this.#periodic = new Periodic(log);
     this.#info = {
@@ -79,6 +78,7 @@ export class Daemon {
       devices: [],
       started_at: new Date().toISOString(),
     };
+    this.#sweeper = new Sweeper(parts, this.#info, this.#queues);
     const claimed = new JobBackups(store, log);
     const ended = new JobBackups(store, log, 'ended');
     this.#recovery = new Recovery({ ...parts, claimed, ended, host: this.#host });

@@ -1,5 +1,6 @@
+import { remedyOf, replyInWords } from '../common/refusal.js';
 import type { JobRecord } from '../contract/job.js';
-import { isForHost, isInQueue, NO_DAEMON } from '../contract/waiting.js';
+import { isForHost, isInQueue, NO_DAEMON, takesNoWrites } from '../contract/waiting.js';
 import { hostName, type KnownHost, LOST_MS, type Store, type StoredJob } from '../store/index.js';
 import { wasKilled } from './daemon-file.js';
 
@@ -34,7 +35,7 @@ export async function silenceAbout(store: Store, id: string): Promise<string | n
 export const lives = ({ host, alive, info }: KnownHost): boolean =>
   alive && !(host === hostName() && info !== null && wasKilled(host, info.pid));
 
-/** The jobs as they stand for whoever asks now: nobody else may be there to write that their host is silent, or that no daemon is left. */
+/** The jobs as they stand for whoever asks now: nobody else can write that their host is silent, that no daemon is left, or that Redis takes no writes. */
 export async function withSilence<J extends JobRecord & Partial<Pick<StoredJob, 'cancelAsked'>>>(
   store: Store,
   jobs: J[],
@@ -42,9 +43,13 @@ export async function withSilence<J extends JobRecord & Partial<Pick<StoredJob, 
   if (!jobs.some((job) => job.ended_at === null)) return jobs;
   const hosts = await store.hosts.list();
   const nobody = !hosts.some(lives);
+  const refused = await store.refusalOfWrites();
+  const stuck = refused === null ? null : takesNoWrites(replyInWords(refused), remedyOf(refused, store.url) ?? '');
   return jobs.map((job) => {
     if (job.slurm != null) return job;
     const left = nobody && job.state === 'queued' && (isInQueue(job.reason) || isForHost(job.reason));
-    return { ...job, reason: silenceOf(job, hosts) ?? (left ? NO_DAEMON : job.reason) };
+    const silence = silenceOf(job, hosts);
+    if (stuck !== null && (job.state === 'queued' || silence !== null)) return { ...job, reason: stuck };
+    return { ...job, reason: silence ?? (left ? NO_DAEMON : job.reason) };
   });
 }

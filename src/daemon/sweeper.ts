@@ -1,6 +1,6 @@
 import type { Log } from '../common/log.js';
 import type { Device } from '../contract/launch.js';
-import type { Requirement } from '../contract/state.js';
+import type { HostInfo, Requirement } from '../contract/state.js';
 import {
   inQueueFor,
   isForDaemon,
@@ -18,6 +18,9 @@ import { sweepEnvironments } from './saved-environment.js';
 import type { DaemonSettings } from './settings.js';
 import { silenceOf } from './silence.js';
 
+/** A host that fell silent longer ago is not named as one that may have what a job asks for. */
+const GONE_MS = 3_600_000;
+
 /** Looks for what no event tells: hosts that vanished, lost queue entries, leases of crashed owners, jobs that no host can run. */
 export class Sweeper {
   /** Jobs without a queue entry at the last sweep; an entry may just be on its way. */
@@ -27,22 +30,25 @@ export class Sweeper {
 
   constructor(
     private readonly parts: { store: Store; settings: DaemonSettings; log: Log },
-    private readonly host: string,
+    /** Its own, which lives, whether or not Redis has taken that. */
+    private readonly own: HostInfo,
     private readonly queues: Queues,
   ) {}
 
   /** `passOn` gets the label of a job that is given back for others to take. */
   async sweep(devices: Device[], executions: Executions, passOn: (label: string) => void): Promise<void> {
     const hosts = await this.parts.store.hosts.list();
-    const alive = hosts.flatMap(({ info }) => (info === null ? [] : [info]));
-    this.others = hosts.filter(({ host, alive }) => alive && host !== this.host).map(({ host }) => host);
+    const others = hosts.filter(({ host }) => host !== this.own.host);
+    const alive = [this.own, ...others.flatMap(({ info }) => info ?? [])];
+    const silent = others.flatMap(({ host, seen, alive }) => (alive || Date.now() - seen > GONE_MS ? [] : [host]));
+    this.others = others.flatMap(({ host, alive }) => (alive ? [host] : []));
     const live = await this.parts.store.jobs.live();
     for (const job of live) {
-      if (job.claimHost === null || job.claimHost === this.host) continue;
+      if (job.claimHost === null || job.claimHost === this.own.host) continue;
       if (!hosts.some(({ host, alive }) => host === job.claimHost && alive)) await this.#afterVanishing(job, hosts);
     }
     await this.#findLostEntries(live);
-    await this.#sayWhyTheyWait(live, alive);
+    await this.#sayWhyTheyWait(live, alive, silent);
     this.#giveToOthers(executions, alive, passOn);
     for (const owner of await this.parts.store.leasing.reap(devices))
       this.parts.log.info({ owner }, 'lease of a crashed owner freed');
@@ -83,10 +89,10 @@ export class Sweeper {
     this.#missing = missing;
   }
 
-  async #sayWhyTheyWait(live: StoredJob[], alive: HostDevices[]): Promise<void> {
+  async #sayWhyTheyWait(live: StoredJob[], alive: HostDevices[], silent: string[]): Promise<void> {
     for (const job of live) {
       if (job.state !== 'queued' || job.claimHost !== null || job.slurm != null || isForJobs(job.reason)) continue;
-      const why = waitingReason(requirementOf(job.options), alive, live);
+      const why = waitingReason(requirementOf(job.options), alive, live, silent);
       // A lease's own reason ("waits for cuda:0, …") says more
       const reason = isInQueue(why) && job.reason?.startsWith('waits for ') ? job.reason : why;
       if (reason !== job.reason && !isForDaemon(job.reason)) await this.parts.store.jobs.patch(job.job, { reason });
@@ -99,15 +105,20 @@ export class Sweeper {
       const { leaseWait, record } = execution;
       if (leaseWait.since === null || Date.now() - leaseWait.since < this.parts.settings.putBackMs) continue;
       const requirement = requirementOf(record.options);
-      if (!alive.some((host) => host.host !== this.host && suits(requirement, host))) continue;
+      if (!alive.some((host) => host.host !== this.own.host && suits(requirement, host))) continue;
       passOn(labelFor(record));
       execution.putBack();
     }
   }
 }
 
-/** Why a job in its queue has not been taken: no host can, or those that can are busy. `live`: all jobs that have not ended. */
-export function waitingReason(requirement: Requirement, alive: HostDevices[], live: StoredJob[]): string {
+/** Why a job in its queue has not been taken: no host can, or those that can are busy. `live`: all jobs that have not ended. `silent`: hosts that are not heard. */
+export function waitingReason(
+  requirement: Requirement,
+  alive: HostDevices[],
+  live: StoredJob[],
+  silent: string[] = [],
+): string {
   const names = (hosts: HostDevices[]): string =>
     hosts
       .map(({ host }) => host)
@@ -116,7 +127,8 @@ export function waitingReason(requirement: Requirement, alive: HostDevices[], li
   if (requirement.host !== null && !alive.some(({ host }) => host === requirement.host))
     return noDaemonOn(requirement.host, names(alive));
   const fitting = alive.filter((host) => suits(requirement, host));
-  if (fitting.length === 0) return noHostHas(describe(requirement), names(alive));
+  if (fitting.length === 0)
+    return noHostHas(describe(requirement), names(alive), requirement.host === null ? silent.join(', ') : '');
   const ready = fitting.filter(({ lacks }) => !lacks);
   if (ready.length === 0)
     return `no job is taken: ${fitting.map(({ host, lacks }) => `${host} lacks ${lacks}`).join('; ')}`;

@@ -21,7 +21,7 @@ import { Pairs } from './pairs.js';
 import { QueueEntries } from './queue-entries.js';
 import { ReadersRedis } from './readers.js';
 import { RecommendationStore } from './recommendations.js';
-import { checkRedisIsSafe, checkRedisTakesWrites, serverFacts } from './safety.js';
+import { checkRedisIsSafe, checkRedisTakesWrites, refusalOfWrites, serverFacts } from './safety.js';
 import { Sweeps } from './sweeps.js';
 import { Usage } from './usage.js';
 
@@ -104,6 +104,8 @@ export async function openStore(options: StoreOptions = {}) {
     checkSafe: (safety: { allowInsecure: boolean }) => checkRedisIsSafe(redis, target, safety),
     /** Throws what it refuses writes with. */
     checkWrites: () => checkRedisTakesWrites(redis, keys),
+    /** Its answer to all who write; null: it takes that. */
+    refusalOfWrites: () => refusalOfWrites(redis, keys),
     close: async () => connection.close(),
   };
 }

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
 import type { Keys } from './keys.js';
+import { isRefusal } from './retry.js';
 import type { RedisTarget } from './url.js';
 
 /** A field of INFO; null: missing. */
@@ -44,6 +45,20 @@ export async function checkRedisIsSafe(
       `Redis at ${target.shown} may drop keys when it is full (maxmemory-policy ${policy}): jobs would be lost.`,
       'redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf.',
     );
+  }
+}
+
+/** How Redis refuses what anybody writes. With other refusals it may take what a daemon writes, who has rights of his own. */
+const FROM_ALL = /^(OOM|MISCONF|NOREPLICAS) /;
+
+/** What Redis answers whoever writes at present; null: it takes that, as far as is known here. Changes nothing. */
+export async function refusalOfWrites(redis: Redis, keys: Keys): Promise<string | null> {
+  try {
+    await redis.setrange(`${keys.prefix}:doctor`, 0, ''); // no character: no key is made
+    return null;
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    return FROM_ALL.test(error.message) ? error.message : null;
   }
 }
 

@@ -1,7 +1,11 @@
 import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { cancelJob } from '../../src/daemon/index.js';
+import { cancelJob, withSilence } from '../../src/daemon/index.js';
 import { labelFor } from '../../src/daemon/routing.js';
+import { hostName } from '../../src/store/index.js';
 import { startRedis, until } from '../store/home.js';
 import { Host, sleep } from './host.js';
 
@@ -12,6 +16,8 @@ import { Host, sleep } from './host.js';
 let redis: Awaited<ReturnType<typeof startRedis>>;
 let host: Host;
 let told = '';
+/** Where Redis would save its data. */
+let folder = '';
 const admin = (...command: string[]): string =>
   execFileSync(
     'redis-cli',
@@ -23,13 +29,15 @@ const admin = (...command: string[]): string =>
 
 beforeEach(async () => {
   told = '';
-  redis = await startRedis(['--lua-time-limit', '200']);
+  folder = mkdtempSync(join(tmpdir(), 'oomtune-redis-'));
+  redis = await startRedis(['--lua-time-limit', '200', '--dir', folder]);
   admin('ACL', 'SETUSER', 'daemon', 'on', '>secret', '~*', '&*', '+@all');
   host = new Host(`redis://127.0.0.1:${redis.port}`);
 });
 afterEach(async () => {
   await host.close();
   await redis.stop();
+  rmSync(folder, { recursive: true, force: true });
 });
 
 const TIMES = { cancelLookMs: 200, sweepMs: 500, heartbeatMs: 500, renewMs: 500 };
@@ -132,6 +140,38 @@ test('full (OOM): what runs goes on and ends with its own status', async () => {
   await sleep(5000);
   admin('CONFIG', 'SET', 'maxmemory', '0');
   await bothEnded(jobs);
+});
+
+const reasonOf = async (id: string) => (await withSilence(await host.store(), [await host.job(id)]))[0]?.reason;
+
+test('full (OOM), with its heartbeat over: a job that waits says what Redis refuses and what helps, until it is mended', async () => {
+  await start();
+  await host.state(await host.shell('sleep 30', { device: 'cpu', exclusive: true }), 'running');
+  const id = await host.shell('true', { device: 'cuda' });
+  await until(async () => (await reasonOf(id))?.startsWith('no host has a GPU') === true);
+  admin('CONFIG', 'SET', 'maxmemory', '1');
+  const { connection, keys } = await host.store();
+  await connection.redis.del(keys.host(hostName()));
+  const full = 'Redis takes no writes: it is full (maxmemory). Raise its maxmemory, or use another Redis';
+  expect(await reasonOf(id)).toBe(full);
+  for (const job of await withSilence(await host.store(), await (await host.store()).jobs.list()))
+    expect(job.reason).toBe(full); // the one that runs is not heard either
+  admin('CONFIG', 'SET', 'maxmemory', '0');
+  await until(async () => /^no host has a GPU; there are \S+$/.test((await reasonOf(id)) ?? ''));
+});
+
+test('unable to save (MISCONF): a job that waits says so', async () => {
+  await start();
+  const id = await host.shell('true', { device: 'cuda' });
+  await until(async () => (await reasonOf(id))?.startsWith('no host has a GPU') === true);
+  rmSync(folder, { recursive: true });
+  admin('CONFIG', 'SET', 'save', '3600 1');
+  admin('BGSAVE');
+  await until(async () =>
+    /^Redis takes no writes: it cannot save its data\. Look at its log/.test((await reasonOf(id)) ?? ''),
+  );
+  admin('CONFIG', 'SET', 'save', '');
+  await until(async () => (await reasonOf(id))?.startsWith('no host has a GPU') === true);
 });
 
 test('a job that waits to be started while Redis refuses is started when it does not', async () => {

@@ -20,6 +20,15 @@ test('a device that nobody has is named', () => {
   expect(why({ device: 'cuda', host: 'a' })).toBe('no host has a GPU on a; there are a, b');
 });
 
+test('a device that only a host may have that is not heard is not said to be nowhere', () => {
+  const silent = (changes: Parameters<typeof options>[0]) =>
+    waitingReason(requirementOf(options(changes)), alive, [], ['big']);
+  expect(silent({ device: 'cuda', budget: '19GiB' })).toBe(
+    'no host has a GPU with 19 GiB or more; there are a, b; not heard, and may have it: big',
+  );
+  expect(silent({ device: 'cuda', host: 'a' })).toBe('no host has a GPU on a; there are a, b');
+});
+
 test('busy hosts are named with what keeps them busy', () => {
   expect(why({})).toBe('waits in its queue for a, b');
   expect(why({ host: 'a' }, [taken('j-one', 'b')])).toBe('waits in its queue for a');
