@@ -42,9 +42,10 @@ const MOST_CALLS = 32;
 export function systemStore(path: string, channel: Channel): Store {
   const line = new Line(path, channel);
   const onRefused = refusals();
-  /** What foreground commands ask for long after they began, and may ask for again. */
-  const again = <T>(name: string, args: unknown[]): Promise<T> => line.repeat((now) => now.call<T>(name, args));
   const calls = new PQueue({ concurrency: MOST_CALLS });
+  /** What foreground commands ask for long after they began, and may ask for again. */
+  const again = <T>(name: string, args: unknown[]): Promise<T> =>
+    calls.add(() => line.repeat((now) => now.call<T>(name, args)));
   const call = <T>(name: string, args: unknown[]): Promise<T> =>
     calls
       .add(() => line.channel.call<T>(name, args))

@@ -163,9 +163,11 @@ describe.skipIf(noUsers !== null)('a daemon for several users', () => {
   it('is asked for any number of jobs at a time', async () => {
     const store = await machine.store();
     const many = Array.from({ length: 100 }, (_, at) =>
-      job({ state: 'held', name: `many-${at}`, owner: alice.name, uid: alice.uid }),
+      job({ state: 'held', name: `many-${at}`, owner: alice.name, uid: alice.uid, key: `many-${at}` }),
     );
     for (const one of many) await store.jobs.create(one);
+    const { jobs } = await alice.json<Status>(['status']); // it asks for each key
+    expect(jobs.filter(({ name }) => name.startsWith('many-'))).toHaveLength(many.length);
     expect(await alice.call(['hold', 'many-*'])).toMatchObject({ code: 0 });
     expect((await alice.call(['cancel', 'many-*'])).stderr.match(/cancelled/g)).toHaveLength(many.length);
     expect(await alice.call(['wait', 'many-*'])).toMatchObject({ code: 4 });
