@@ -17,6 +17,7 @@ import { hostTaken, isForeign } from './foreign-home.js';
 import type { Hands } from './hands.js';
 import { JobBackups } from './job-backups.js';
 import { Lanes } from './lanes.js';
+import { forgetLeftEnvironment } from './left-environment.js';
 import { Notifier } from './notify/notifier.js';
 import { Periodic } from './periodic.js';
 import { QueueConsumer } from './queue-consumer.js';
@@ -216,7 +217,7 @@ export class Daemon {
     if (wake === 'cancel') this.#executions.get(job)?.cancel();
     else if (wake === 'hold') this.#executions.get(job)?.putBack();
     else if (wake === 'label') this.#queues.forgetLabels();
-    else if (wake === 'ended') this.#tellOfEnd(job);
+    else if (wake === 'ended') this.#afterEnd(job);
     const queued = wake === 'submit' || wake === 'release' || (wake === 'ended' && this.#dispatcher.waiting);
     const kick =
       wake === 'pause'
@@ -229,8 +230,12 @@ export class Daemon {
     kick.catch((error: unknown) => this.parts.log.warn({ err: error }, 'a wake could not be followed'));
   }
 
-  #tellOfEnd(job: string): void {
+  #afterEnd(job: string): void {
     this.#notifier.ended(job).catch((err: unknown) => this.parts.log.debug({ err, job }, 'told of at the next look'));
+    if (this.#executions.has(job)) return; // which forgets it by itself
+    forgetLeftEnvironment(job, { ...this.parts, host: this.#host }).catch((err: unknown) =>
+      this.parts.log.debug({ err, job }, 'its environment is removed by the next sweep'),
+    );
   }
 
   async #inventory(): Promise<void> {

@@ -119,6 +119,15 @@ test('cancelling a job that waits removes it, and a sweep what was left of jobs 
   expect(existsSync(anothers)).toBe(true);
 });
 
+test('a job that cannot start as the one before it failed leaves none', async () => {
+  await host.start();
+  const before = await host.submit(['false'], {}, MINE);
+  const after = await host.submit(PRINT, { after: [before] }, MINE);
+  const last = await host.submit(PRINT, { after: [after] }, MINE);
+  for (const id of [before, after, last]) await host.state(id, 'failed');
+  await until(() => kept().length === 0);
+});
+
 test('a retry has the environment of who retries, as the first one is gone', async () => {
   await host.start();
   const store = await host.store();

@@ -1,4 +1,4 @@
-import { chmodSync, chownSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { PROGRAM, PYTHON } from '../../cli/oomtune.js';
@@ -185,6 +185,21 @@ describe.skipIf(noUsers !== null)('jobs of several users', () => {
     expect(ended.filter((job) => job.state !== 'succeeded')).toEqual([]);
     expect(readFileSync(ran, 'utf8').trim().split('\n').sort()).toEqual([...jobs].sort());
   }, 240_000);
+
+  it('leave no environment behind, though they never ran: the one before failed, or an administrator cancelled them', async () => {
+    const folder = join(machine.home, 'users', String(alice.uid), 'daemon', 'environments');
+    const kept = (ids: string[]) => readdirSync(folder).filter((name) => ids.some((id) => name.startsWith(id)));
+    const gate = await alice.submit(['sh', '-c', `while ! [ -e ${alice.home}/fail ]; do sleep 0.1; done; exit 1`]);
+    const after = await alice.submit(['true'], ['--after', gate]);
+    const cancelled = await alice.submit(['true'], ['--after', gate]);
+    expect(kept([after, cancelled])).toHaveLength(2);
+    expect((await admin.call(['cancel', cancelled])).code).toBe(0);
+    await until(() => kept([cancelled]).length === 0, 30);
+    await alice.call([join(alice.home, 'fail')], { program: ['touch'] });
+    await alice.call(['wait', after]);
+    expect(await state(alice, after)).toBe('failed');
+    await until(() => kept([gate, after]).length === 0, 30);
+  });
 
   it('in the foreground are the caller themselves, under a lease that ends with them', async () => {
     const file = join(alice.home, 'foreground');
