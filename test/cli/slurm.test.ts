@@ -66,7 +66,10 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
 
   beforeAll(async () => {
     mkdirSync(join(work, 'bin'), { recursive: true });
-    script('quick.py', 'import os, sys\nprint("hello", *sys.argv[1:], os.environ.get("TOKEN"), os.getcwd())\n');
+    script(
+      'quick.py',
+      'import os, sys\nprint("hello", *sys.argv[1:], os.environ.get("TOKEN"), os.getcwd(), os.environ.get("SLURM_TIME_FORMAT"))\n',
+    );
     script('slow.py', 'import time\nopen("started", "w").close()\ntime.sleep(600)\n');
     script(
       'nth.py',
@@ -94,7 +97,8 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
     expect(entry).toMatchObject({ state: 'succeeded', exit_code: 0, name: 'a"b$(touch_pwned)' });
     expect(entry.slurm).toMatchObject({ cluster: 'oomtune', partition: 'short' });
     const logs = await call(['logs', job]);
-    expect(logs.stdout).toContain(`hello ${words.join(' ')} secret word ${work}`);
+    // and nothing of what oomtune asks Slurm with
+    expect(logs.stdout).toContain(`hello ${words.join(' ')} secret word ${work} None`);
     const explained = await call(['explain', job]);
     expect(explained.stdout).toContain(`job ${entry.slurm.job} of oomtune, partition short`);
     expect(existsSync(join(work, 'pwned'))).toBe(false);

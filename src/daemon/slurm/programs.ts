@@ -11,15 +11,16 @@ interface Said {
   stderr: string;
 }
 
-/** Runs one of Slurm's programs. Throws OOMTUNE_CLUSTER_MISSING where it is not here, and the signal's reason. */
-export function slurm(program: string, args: string[], env: NodeJS.ProcessEnv = process.env): Promise<Said> {
+/** Times as seconds since 1970, messages in English. */
+const forReading = (): NodeJS.ProcessEnv => ({ ...process.env, SLURM_TIME_FORMAT: '%s', LC_ALL: 'C' });
+
+/** Runs one of Slurm's programs. `env`: given to `sbatch`, which hands it on to the job. Throws OOMTUNE_CLUSTER_MISSING where it is not here, and the signal's reason. */
+export function slurm(program: string, args: string[], env: NodeJS.ProcessEnv = forReading()): Promise<Said> {
   return new Promise((resolve, reject) => {
-    // Times as seconds since 1970, messages in English
-    const surroundings = { ...env, SLURM_TIME_FORMAT: '%s', LC_ALL: 'C' };
     const child = execFile(
       program,
       args,
-      { env: surroundings, timeout: LONGEST_MS, killSignal: 'SIGKILL', maxBuffer: MOST_BYTES },
+      { env, timeout: LONGEST_MS, killSignal: 'SIGKILL', maxBuffer: MOST_BYTES },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code;
         if (code === 'ENOENT') reject(missing(program));

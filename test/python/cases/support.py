@@ -145,13 +145,16 @@ RANK_ENDS = "\nimport atexit, os, sys\natexit._run_exitfuncs()\nsys.stdout.flush
 
 
 def start_ranks(count, path, arguments, cwd, env):
-    """The same as ranks of one job: all of their output, and the worst of their ends."""
+    """The same as ranks of one job: all of their output, and the worst of their ends. With BY_SLURM they are told so by Slurm's variables alone."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         shared = dict(env, WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
     _server()  # not by several threads at once
     with ThreadPoolExecutor(count) as pool:
         ranks = [dict(shared, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(count)]
+        if env.get("BY_SLURM"):
+            for each in ranks:
+                each.update(SLURM_PROCID=each.pop("RANK"), SLURM_NTASKS=each.pop("WORLD_SIZE"))
         done = list(pool.map(lambda own: start(path, arguments, cwd, own), ranks))
     ends = [each.returncode for each in done]
     return subprocess.CompletedProcess(

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -41,8 +42,13 @@ def refused(why):
     raise RuntimeError(why)
 
 
-def knob_for(model, ranks=1):
-    return ChunkedLoss(torch, Only(model), WRAPPERS, ranks, refused)
+def knob_for(model):
+    return ChunkedLoss(torch, Only(model), WRAPPERS, refused)
+
+
+def among_two():
+    """As a launcher tells one of two ranks."""
+    return mock.patch.dict(os.environ, WORLD_SIZE="2")
 
 
 class Square(torch.autograd.Function):
@@ -294,7 +300,8 @@ class Losses(unittest.TestCase):
 
         big = nn.Linear(4, V)
         self.assertTrue(knob_for(nn.Sequential(nn.Linear(4, 4), big)).possible())
-        self.assertFalse(knob_for(nn.Sequential(big), ranks=2).possible())
+        with among_two():
+            self.assertFalse(knob_for(nn.Sequential(big)).possible())
         taken = nn.Sequential(nn.Linear(4, V), nn.Linear(V, 4))
         for model in (nn.Linear(4, 1000), Other(4, V), nn.Sequential(nn.Linear(4, V), big), taken):
             self.assertFalse(knob_for(nn.Sequential(model)).possible(), model)
@@ -305,9 +312,10 @@ class Losses(unittest.TestCase):
 
         plain = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, V))
         self.assertIsNone(knob_for(plain).why_not())
-        self.assertIsNone(knob_for(nn.Sequential(nn.Linear(4, 1000)), ranks=2).why_not(), "its logits are small")
+        with among_two():
+            self.assertIsNone(knob_for(nn.Sequential(nn.Linear(4, 1000))).why_not(), "its logits are small")
+            self.assertIn("several ranks", knob_for(plain).why_not())
         told = {
-            "several ranks": knob_for(plain, ranks=2),
             "no plain torch.nn.Linear (Other)": knob_for(nn.Sequential(Other(4, V))),
             "another layer takes": knob_for(nn.Sequential(nn.Linear(4, V), nn.Linear(V, 4))),
             "2 layers have as many": knob_for(nn.Sequential(nn.Linear(4, V), nn.Linear(4, V))),
@@ -321,7 +329,7 @@ class Losses(unittest.TestCase):
             del sys.modules["cut_cross_entropy"]
         compiled = Only(plain)
         compiled.compiled = lambda: True
-        self.assertIn("the model is compiled", ChunkedLoss(torch, compiled, WRAPPERS, 1, refused).why_not())
+        self.assertIn("the model is compiled", ChunkedLoss(torch, compiled, WRAPPERS, refused).why_not())
 
     def test_a_search_is_told_why_before_its_first_probe(self):
         script = """

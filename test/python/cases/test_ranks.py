@@ -25,6 +25,11 @@ for epoch in range(2):
 if dist.get_rank() == 0:
     print('weights', model.module.weight.flatten().tolist())
 """
+#: The same where the script tells torch itself which rank it is.
+BY_SLURM = SCRIPT.replace(
+    "init_process_group('gloo')",
+    "init_process_group('gloo', rank=int(os.environ['SLURM_PROCID']), world_size=int(os.environ['SLURM_NTASKS']))",
+)
 #: The same without a loader: each rank cuts its own batches by hand.
 BY_HAND = (
     SCRIPT[: SCRIPT.index("sampler =")]
@@ -69,9 +74,9 @@ class Ranks(unittest.TestCase):
             self.assertEqual(result.status, 0, result.errors)
             return [float(word.strip("[],")) for word in result.output.split()[1:]], result
 
-        for script in (SCRIPT, BY_HAND):
-            bare, _ = weights(script)
-            tuned, result = weights(script, **KNOBS)
+        for script, more in ((SCRIPT, {}), (BY_HAND, {}), (BY_SLURM, {"BY_SLURM": 1})):
+            bare, _ = weights(script, **more)
+            tuned, result = weights(script, **KNOBS, **more)
             for one, other in zip(bare, tuned):
                 self.assertAlmostEqual(one, other, delta=1e-5 * max(abs(value) for value in bare))
             self.assertEqual([m["cut"] for m in result.of("cut")], ["model"] * 2)

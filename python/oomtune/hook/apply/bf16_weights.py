@@ -3,6 +3,8 @@ norms take next to nothing, and stay as they are. Needs autocast, under which si
 
 from __future__ import annotations
 
+from ..watch.world import world_size
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -13,16 +15,15 @@ if TYPE_CHECKING:
 
 
 class Bf16Weights:
-    def __init__(self, torch: Torch, modules: Modules, optimizers: Optimizers, ranks: int) -> None:
+    def __init__(self, torch: Torch, modules: Modules, optimizers: Optimizers) -> None:
         self._torch = torch
         self._modules = modules
         self._optimizers = optimizers
-        self._ranks = ranks
         self._narrowed: list[Any] = []
 
     def why_not(self) -> str | None:
         """None: it can be turned on."""
-        if self._ranks > 1:
+        if world_size(self._torch) > 1:
             return "what several ranks exchange was made for single precision"
         return None if self._matrices() else "no weights are matrices in single precision"
 

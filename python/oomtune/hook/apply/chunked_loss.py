@@ -10,6 +10,7 @@ import contextlib
 import functools
 import sys
 
+from ..watch.world import world_size
 from .head_call import Head, Source, autocast_dtype
 from .lazy_logits import lazy, real, source_of
 
@@ -31,12 +32,11 @@ class ChunkedLoss:
     """`refuse(why)`: the training cannot go on as it would have without this knob; does not return."""
 
     def __init__(
-        self, torch: Torch, modules: Modules, forwards: ForwardWrappers, ranks: int, refuse: Callable[[str], NoReturn]
+        self, torch: Torch, modules: Modules, forwards: ForwardWrappers, refuse: Callable[[str], NoReturn]
     ) -> None:
         self._torch = torch
         self._modules = modules
         self._forwards = forwards
-        self._ranks = ranks
         self._refuse = refuse
         self._head: Module | None = None
         self._wrapped = False
@@ -99,7 +99,7 @@ class ChunkedLoss:
         (head,) = largest
         if any(layer.in_features == head.out_features for layer in layers):
             return "another layer takes the output of the one with the most"
-        among_ranks = self._among_ranks(head) if self._ranks > 1 else None
+        among_ranks = self._among_ranks(head) if world_size(self._torch) > 1 else None
         if among_ranks is not None:
             return among_ranks
         kinds = (torch.nn.Linear, getattr(torch.nn.modules.linear, "NonDynamicallyQuantizableLinear", torch.nn.Linear))

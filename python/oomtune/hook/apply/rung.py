@@ -48,10 +48,10 @@ class Rung:
         costs = BlockCosts(torch, lambda: _measured_memory(hook))
         inside = (self.autocast, self._offload)
         self._checkpointing = Checkpointing(torch, modules, forwards, costs, recomputes, inside)
-        self.chunked_loss = ChunkedLoss(torch, modules, forwards, hook.settings.world_size, hook.stop_unchunked)
+        self.chunked_loss = ChunkedLoss(torch, modules, forwards, hook.stop_unchunked)
         self.activation_budget = ActivationBudget(torch, modules)
         self.optimizer_8bit = Optimizer8bit(torch, optimizers, hook.stop_without_8bit)
-        self.bf16_weights = Bf16Weights(torch, modules, optimizers, hook.settings.world_size)
+        self.bf16_weights = Bf16Weights(torch, modules, optimizers)
         self.optimizer_on_host = OptimizerOnHost(torch, modules, optimizers)
         self._scaling = LossScaling(torch, backward, optimizers)
         self._wrapped = False

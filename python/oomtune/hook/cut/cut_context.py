@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from ..watch.random_draws import RANDOM_DRAWS
+from ..watch.world import world_size
 from .ranks import ModuleRanks
 from .settings import ModuleSettings
 
@@ -42,6 +41,7 @@ class CutContext:
         plain: Callable[[], bool],
         refuse: Callable[[Module, Uncuttable], NoReturn],
     ) -> None:
+        self._torch = torch
         self.calls = calls
         self.ranks = ModuleRanks(torch)
         self.settings = ModuleSettings(torch)
@@ -56,10 +56,13 @@ class CutContext:
         self._warn = warn
         #: Codes of the warnings given so far.
         self.warned: set[str] = set()
-        #: Several ranks reduce their gradients.
-        self.exchanges = int(os.environ.get("WORLD_SIZE") or 1) > 1
         #: torch's own function, from before it was patched.
         self.backward: Callable[..., None] = torch.autograd.backward
+
+    @property
+    def exchanges(self) -> bool:
+        """Several ranks reduce their gradients."""
+        return world_size(self._torch) > 1
 
     def warn(self, code: str, *words: str) -> None:
         if code not in self.warned:
