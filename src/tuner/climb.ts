@@ -7,6 +7,7 @@ import { PIECES } from './peaks.js';
 import { closing, exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { STRIDE_ALONG_LINE, secondSize } from './second-size.js';
 import { closingSize, SMALL } from './sizes.js';
+import { mayVary } from './step-peaks.js';
 
 /** The peak may bend, however little a sample seems to cost: far below the limit a stride is at most this many times the size. */
 const STRIDE = 48;
@@ -23,6 +24,8 @@ const FAR_OFF = 16;
 /** Parts of the way to the limit that these strides take, from below half of it and from above: the slope may be that much steeper up there. */
 const HALFWAY = 0.6;
 const MOST = 0.87;
+/** Part of what it may take that the size to recommend is predicted to take at most: a process that has run others takes up to 2 per cent more than its line tells. */
+const ADVISABLE = 0.985;
 /** A step of less than this part tells nothing new. */
 const LEAST = 0.01;
 /** Part of the way from what fits to the upper bound that a stride takes where a caching allocator promises too little. */
@@ -78,12 +81,29 @@ function climb(state: SearchState, top: number, excluded: number): NextSize {
     return { size, purpose: 'climb', why: `up to a third of the predicted limit, ${say(limit)}` };
   }
   if (top < NEAR * limit && (!bounded || (model.bent && !perLaunch))) {
+    const roomy = advisableSize(state);
+    if (roomy !== null && top < roomy && roomy < limit)
+      return {
+        size: roomy,
+        purpose: 'speed',
+        why: 'the largest that is predicted to leave the headroom: it may be the one to recommend',
+      };
     const size = top + (top < limit / 2 ? HALFWAY : MOST) * (limit - top);
     const why = `most of the way to the predicted limit, ${say(limit)}: up here the peak may be no straight line`;
     return { size, purpose: 'climb', why };
   }
   if (bounded) return towardsBound(state, top, Math.min(excluded - 1, HIGHEST * (model.upper as number)));
   return towardsLimit(state, top, excluded);
+}
+
+/**
+ * The size to recommend, as the line so far tells it: as good a test of that line as any other size most of the way up. Null: it is no line yet, or a size
+ * that ran out of memory would cost a start.
+ */
+function advisableSize({ history, model, advisable }: SearchState): number | null {
+  if (!model.grown || !history.forks || model.bent || model.elastic) return null;
+  if (mayVary(model.lower as number, history.all, model.budgetBytes)) return null;
+  return Math.min(model.largestWithin(ADVISABLE * advisable) as number, model.curved);
 }
 
 /** Each size is a launch, and one that fails costs no more than one that fits: strides as long as the line of the peaks can tell. */

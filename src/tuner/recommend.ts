@@ -3,6 +3,7 @@ import type { MemoryModel } from './model.js';
 import { lastingPeak, peakBytes } from './peaks.js';
 import type { RungHistory } from './rung-history.js';
 import type { Sizes } from './sizes.js';
+import { mayVary } from './step-peaks.js';
 
 /** Part of the best samples/s that the recommended size must be seen to reach: 3 per cent, less what a measurement is off. */
 const FAST = 0.975;
@@ -78,12 +79,22 @@ export function recommend(choice: Choice): Recommendation {
     const between = interior(choice, measured).find((size) => size > pick && size < largest);
     if (between !== undefined) return { measure: between, why: 'the largest sizes run slower: where does that begin?' };
   }
-  if (!history.isVerified(pick))
+  if (!history.isVerified(pick) && !isCovered(choice, pick))
     return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
   const peak = highest(history, pick, lastingPeak);
   const wide = peak === null || peak <= model.budgetBytes * (1 - choice.headroomPct / 100);
   const tight = wide ? [] : [workspaceNote(choice, pick, limit) ?? tightNote(choice)];
   return { size: pick, notes: [...notesOn(choice, pick, good, best), ...tight] };
+}
+
+/**
+ * A fresh process took a larger size, and this one fitted a process that had run others: where segments can grow nothing lies so in pieces that a fresh one
+ * would take less than that.
+ */
+function isCovered({ history, model }: Choice, size: number): boolean {
+  const { largestVerified, all } = history;
+  if (largestVerified === null || largestVerified <= size || !model.grown || model.bent || model.elastic) return false;
+  return !mayVary(size, all, model.budgetBytes) && history.fits(size).some((o) => history.isSure(o));
 }
 
 /**
@@ -188,7 +199,7 @@ export function largestWithHeadroom(
   const bad = history.failingBelow(max);
   // Fits are not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
-  const byNeed = withinNeed(model, limit);
+  const byNeed = withinNeed(model, NEAR_LINE * limit);
   // Once: what gives back its cache 3 per cent below that is likely to do so a little further down, too.
   if (byNeed !== null && spent === 0) return choices.down(Math.min(byNeed, max, ...slow));
   // A size that was measured to leave too little is not predicted again.

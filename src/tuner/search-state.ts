@@ -14,6 +14,8 @@ export interface SearchState {
   sizes: Sizes;
   /** Each probe is a launch of its own: no size may be wasted, and every one is proof by itself. */
   perLaunch: boolean;
+  /** Bytes that the size to recommend may take. */
+  advisable: number;
   /** Each byte is counted: no allocator of a GPU keeps memory that it could give back. */
   counted: boolean;
   /** Where the peak may rise with the square of the size: the curve that takes the place of the model's line. */

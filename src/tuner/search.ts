@@ -115,7 +115,8 @@ export function verificationProbe(search: RungSearch): RungDecision & { kind: 'p
   return { kind: 'probe', fresh: true, ...verification(stateOf(search)) };
 }
 
-export function stateOf({ history, sizes, perLaunch, counted, budgetBytes, grows, curved }: RungSearch): SearchState {
+export function stateOf(search: RungSearch): SearchState {
+  const { history, sizes, perLaunch, counted, budgetBytes, headroomPct, grows, curved } = search;
   const points = pointsOf(history.sizes.flatMap((size) => history.fits(size)));
   const model = new MemoryModel(points, budgetBytes, grows, history.pieces);
   return {
@@ -123,6 +124,7 @@ export function stateOf({ history, sizes, perLaunch, counted, budgetBytes, grows
     model,
     sizes,
     perLaunch,
+    advisable: budgetBytes * (1 - headroomPct / 100),
     counted,
     ...(curved ? { parabola: new Parabola(model.points, budgetBytes) } : {}),
   };

@@ -102,26 +102,50 @@ describe('segments that can grow', () => {
     expect(gpu.lasts(grown.max_micro_batch, 200, true)).toBe(true);
   });
 
-  it('leave the search of many networks two launches and next to no failure, and give larger answers that last 200 steps', () => {
-    const drawn = fc.sample(fc.tuple(networks, fc.integer({ min: 6, max: 40 })), { numRuns: 200, seed: 42 });
-    const searches = drawn.flatMap(([network, gib]) => {
-      const gpu = gpuJob(network, gib * GIB);
-      if (!gpu.lasts(1, 10) || gpu.lasts(2000, 2)) return [];
-      const s = search(gpu, constraints({ budgetBytes: gib * GIB, expandable }));
-      const { max_micro_batch: max, config } = found(s);
-      const edge = gpu.edge(10);
-      const lasts = gpu.lasts(max, 200, true) && gpu.lasts(config.micro_batch, 200, true);
-      const near = edge < 50 ? edge - max <= 1 : max >= 0.98 * edge;
-      return [{ gain: max / edge, near, lasts, launches: s.launches, failures: s.oomLaunches, sizes: mostSizes(s) }];
-    });
-    const share = (of: (one: (typeof searches)[number]) => boolean) => searches.filter(of).length / searches.length;
-    const mean = (of: (one: (typeof searches)[number]) => number) =>
-      searches.reduce((sum, one) => sum + of(one), 0) / searches.length;
-    expect(mean((one) => one.launches)).toBeLessThan(2.2);
-    expect(mean((one) => one.failures)).toBeLessThan(0.02);
-    expect(Math.max(...searches.map((one) => one.sizes))).toBeLessThanOrEqual(8);
-    expect(mean((one) => one.gain)).toBeGreaterThan(1.03);
-    expect(share((one) => one.near)).toBeGreaterThan(0.975);
-    expect(share((one) => one.lasts)).toBe(1);
+  it('measure the size to recommend on the way up where a fresh process is a fork, and prove only the largest in one', () => {
+    const s = search(job(400, 400), constraints({ budgetBytes: 24 * GIB, expandable }), false, 400, true);
+    const { config, max_micro_batch: max, headroom_pct: left } = found(s);
+    expect(s.probes.filter((probe) => probe.fresh).map((probe) => probe.micro_batch)).toEqual([max]);
+    expect(s.probes.at(-1)?.micro_batch).toBe(max);
+    expect(max).toBeGreaterThanOrEqual(0.98 * 400);
+    expect(config.micro_batch).toBeGreaterThanOrEqual(0.95 * 400);
+    expect(left).toBeGreaterThanOrEqual(3);
   });
+
+  it.each([false, true])(
+    'leave the search of many networks two launches and next to no failure, and give larger answers that last 200 steps (forks: %s)',
+    (forks) => {
+      const drawn = fc.sample(fc.tuple(networks, fc.integer({ min: 6, max: 40 })), { numRuns: 200, seed: 42 });
+      const searches = drawn.flatMap(([network, gib]) => {
+        const gpu = gpuJob(network, gib * GIB);
+        if (!gpu.lasts(1, 10) || gpu.lasts(2000, 2)) return [];
+        const s = search(gpu, constraints({ budgetBytes: gib * GIB, expandable }), false, 400, forks);
+        const { max_micro_batch: max, config } = found(s);
+        const edge = gpu.edge(10);
+        const lasts = gpu.lasts(max, 200, true) && gpu.lasts(config.micro_batch, 200, true);
+        const near = edge < 50 ? edge - max <= 1 : max >= 0.98 * edge;
+        return [
+          {
+            gain: max / edge,
+            near,
+            lasts,
+            launches: s.launches,
+            failures: s.oomLaunches,
+            sizes: mostSizes(s),
+            probes: s.probes.length,
+          },
+        ];
+      });
+      const share = (of: (one: (typeof searches)[number]) => boolean) => searches.filter(of).length / searches.length;
+      const mean = (of: (one: (typeof searches)[number]) => number) =>
+        searches.reduce((sum, one) => sum + of(one), 0) / searches.length;
+      expect(mean((one) => one.launches)).toBeLessThan(forks ? 1.01 : 2.2);
+      expect(mean((one) => one.probes)).toBeLessThan(forks ? 7.7 : 8.2);
+      expect(mean((one) => one.failures)).toBeLessThan(0.02);
+      expect(Math.max(...searches.map((one) => one.sizes))).toBeLessThanOrEqual(8);
+      expect(mean((one) => one.gain)).toBeGreaterThan(1.03);
+      expect(share((one) => one.near)).toBeGreaterThan(0.975);
+      expect(share((one) => one.lasts)).toBe(1);
+    },
+  );
 });

@@ -1,4 +1,4 @@
-import type { Observation, Peaks, Probe } from '../../src/contract/measurement.js';
+import { lifeOf, type Observation, type Peaks, type Probe } from '../../src/contract/measurement.js';
 import type { Rung } from '../../src/contract/rung.js';
 import { Tuner } from '../../src/tuner/index.js';
 import type { Action, Answer, Constraints } from '../../src/tuner/types.js';
@@ -148,9 +148,9 @@ export function sizesOf(s: Search): Set<number> {
 
 /** The most sizes that one process was asked for. */
 export function mostSizes(s: Search): number {
-  const launches = new Set(s.observations.map((o) => o.launch));
-  const sizes = (launch: number) => s.observations.filter((o) => o.launch === launch).map((o) => o.micro_batch);
-  return Math.max(...[...launches].map((launch) => new Set(sizes(launch)).size));
+  const lives = new Set(s.observations.map(lifeOf));
+  const sizes = (life: number) => s.observations.filter((o) => lifeOf(o) === life).map((o) => o.micro_batch);
+  return Math.max(...[...lives].map((life) => new Set(sizes(life)).size));
 }
 
 export function found(s: Search): Answer {
