@@ -1,5 +1,5 @@
 import { longestStartMs } from '../common/bounds.js';
-import { OomtuneError } from '../common/errors.js';
+import { OomtuneError, usageError } from '../common/errors.js';
 import { findCommand } from '../common/executable.js';
 import { filesAnswer } from '../common/far-files.js';
 import type { Device } from '../contract/launch.js';
@@ -26,6 +26,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
     worldSize: options.gpus > 1 ? options.gpus : null,
     ...(request.knob === undefined ? {} : { knobs: new Set([request.knob.name]) }),
   });
+  if (options.tune) requireOneMachine(plan);
   // A script under `run --no-tune` needs no torch.
   const asking = options.tune ? askInterpreter(plan, options.cwd, environment) : null;
   const [found, interpreter] = await Promise.all([deps.runtime.devices(), asking, deps.records()]);
@@ -45,6 +46,15 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
     );
   }
   return target;
+}
+
+/** Ranks on other machines would wait for sizes that only those here are given. */
+function requireOneMachine({ nodes, worldSize }: CommandPlan): void {
+  if (Math.min(nodes, worldSize ?? nodes) < 2) return;
+  throw usageError(
+    `The command starts its processes on ${nodes} machines, and one oomtune sets the sizes of those on its own machine only.`,
+    'Search on one machine, and run at what was found: oomtune recommend --apply prints the command. With --no-tune it runs as it stands.',
+  );
 }
 
 /** The error for a command that takes no micro-batch; says what keeps the hook out. */

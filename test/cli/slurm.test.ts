@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { noSlurm, Slurm } from '../guides/slurm.js';
+import { freePort, noSlurm, Slurm } from '../guides/slurm.js';
 import { Oomtune, PROGRAM, PYTHON, ROOT } from './oomtune.js';
 
 vi.setConfig({ testTimeout: 300_000 }); // Slurm takes its time, above all where nobody answers
@@ -328,6 +328,42 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
       host: 'node7',
       exit_code: 143,
     });
+  });
+
+  it('tunes the ranks of a step together, from outside of it', async () => {
+    script(
+      'ranks.py',
+      [
+        'import os, torch, torch.distributed as dist',
+        'rank, ranks = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])',
+        'dist.init_process_group("gloo", init_method="tcp://127.0.0.1:" + os.environ["PORT"], rank=rank, world_size=ranks)',
+        'model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 8))',
+        'data = torch.utils.data.TensorDataset(torch.randn(256, 64))',
+        'sampler = torch.utils.data.DistributedSampler(data)',
+        'optimizer = torch.optim.SGD(model.parameters(), 0.1)',
+        'for (x,) in torch.utils.data.DataLoader(data, batch_size=8, sampler=sampler):',
+        '    optimizer.zero_grad()',
+        '    model(x).square().mean().backward()',
+        '    optimizer.step()',
+      ].join('\n'),
+    );
+    const search = `${PROGRAM} find-batch --json --device cpu --budget 400MiB --max-batch 4 --`;
+    const steps = [
+      `${search} srun ${PYTHON} ranks.py > found.json`,
+      `srun ${search.replace(' --json', '')} ${PYTHON} ranks.py 2> refused`,
+      `srun -n1 ${PROGRAM} run -- true > alone 2>&1`, // of the allocation's two tasks
+    ];
+    const port = String(await freePort());
+    const environment = { ...oomtune.env, PORT: port };
+    const id = await slurm.call('sbatch', ['--parsable', '-n2', `--wrap=${steps.join('\n')}`], {
+      cwd: work,
+      env: environment,
+    });
+    const log = () => readFileSync(join(work, `slurm-${id}.out`), 'utf8');
+    expect(await slurm.ended(id), log()).toMatchObject({ JobState: 'COMPLETED' });
+    const found = JSON.parse(readFileSync(join(work, 'found.json'), 'utf8'));
+    expect(found, log()).toMatchObject({ status: 'found', config: { micro_batch: 4, world_size: 2 } });
+    expect(readFileSync(join(work, 'refused'), 'utf8')).toMatch(/srun starts oomtune 2 times.*find-batch … -- srun/s);
   });
 
   it('refuses what cannot be, and leaves nothing of it', async () => {

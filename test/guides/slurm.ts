@@ -19,7 +19,7 @@ export function noSlurm(): string | null {
     : `not installed: ${missing.join(', ')} (Debian: slurmctld slurmd slurm-client munge)`;
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
   const { port } = server.address() as { port: number };

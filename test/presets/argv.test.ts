@@ -113,6 +113,21 @@ describe('Hugging Face Trainer', () => {
       expect(made.program.script?.stem).toBe('run_clm');
     }
   });
+
+  test('by srun in as many processes, on as many machines, as it says or Slurm does', async () => {
+    const env = { SLURM_NTASKS: '4', SLURM_NNODES: '2' };
+    for (const [front, world, nodes] of [
+      ['srun python', 4, 2],
+      ['srun -N1 python', 4, 1],
+      ['srun --ntasks=2 --nodes 3-4 python', 2, 3],
+      ['python', null, 1],
+    ] as const) {
+      const made = await plan(`${front} run_clm.py`, { cwd, env });
+      expect([front, made.worldSize, made.nodes]).toEqual([front, world, nodes]);
+    }
+    const made = await plan('srun python run_clm.py', { cwd });
+    expect([made.worldSize, made.nodes]).toEqual([null, 1]);
+  });
 });
 
 describe('timm', () => {

@@ -221,15 +221,18 @@ class Hook:
 
     def _hello(self) -> Hello:
         instrumentation = self.instrumentation
+        torch = None if instrumentation is None else instrumentation.torch
+        from .watch import world
+
         return {
             "t": "hello",
             "v": 1,
             "pid": os.getpid(),
             "fork_server": None if self.fork_point is None else self.fork_point.fork_server,
-            "rank": self.settings.rank,
-            "world_size": self.settings.world_size,
+            "rank": world.rank(torch),
+            "world_size": world.world_size(torch),
             "python": "%d.%d.%d" % sys.version_info[:3],
-            "torch": None if instrumentation is None else str(instrumentation.torch.__version__),
+            "torch": None if torch is None else str(torch.__version__),
             "device": "cpu"
             if instrumentation is None or instrumentation.memory is None
             else instrumentation.memory.device,

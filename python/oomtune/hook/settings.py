@@ -75,8 +75,6 @@ class Settings:
         self.budget = _count(environ, "OOMTUNE_BUDGET_BYTES")
         #: The folder for traces of what a step allocates, on a card that is not there; None: the script trains on what is there.
         self.estimate = environ.get("OOMTUNE_ESTIMATE") or None
-        self.rank = int(environ.get("RANK") or 0)
-        self.world_size = _count(environ, "WORLD_SIZE") or 1
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings | None:

@@ -4,12 +4,14 @@ import type { FindBatchReport, MemoryReport } from '../../contract/reports.js';
 import { codeOfMisfit, interrupted, nothingFits, renderError, unsaid } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions, toKnob } from '../job-options.js';
+import { refuseAsRank } from '../launched-as-rank.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
 
 export default (async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, command);
+  refuseAsRank('find-batch', jobOptions, process.env);
   const knob = toKnob(options);
   if (knob !== null && jobOptions.probeEval) {
     throw usageError(

@@ -4,6 +4,7 @@ import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
 import { codeOfMisfit, interrupted, nothingFits, renderError, unsaid } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
+import { refuseAsRank } from '../launched-as-rank.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
@@ -17,6 +18,7 @@ export default (async ({ options, command }, context) => {
     );
   }
   const jobOptions = toJobOptions(rest, command);
+  refuseAsRank('run', jobOptions, process.env);
   if (typeof file === 'string') checkWritable(file, 'report');
   const [{ deps, request, around }, { runJob }] = await Promise.all([
     workDeps(context, 'run', jobOptions, command, rest.notify),

@@ -18,6 +18,9 @@ const wrapper = z.strictObject({
   executable: words.default([]),
   processes: z.array(words).default([]),
   processes_default: z.number().optional(),
+  processes_variable: z.string().optional(),
+  nodes: words.default([]),
+  nodes_variable: z.string().optional(),
   device_list: words.default([]),
 });
 export type Wrapper = z.infer<typeof wrapper>;

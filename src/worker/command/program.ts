@@ -22,6 +22,7 @@ export function findProgram(command: readonly string[], cwd: string): Program {
     wrappers: [],
     env: {},
     worldSize: null,
+    nodes: null,
     isolated: null,
   };
   let at = 0;

@@ -39,8 +39,10 @@ export interface Program {
   wrappers: string[];
   /** Variables that `env A=b` in front of it sets. */
   env: Record<string, string>;
-  /** Processes that the wrappers start; null: they do not say. */
-  worldSize: number | null;
+  /** Processes that the wrappers start; a text: the variable that says it; null: they do not say. */
+  worldSize: number | string | null;
+  /** Machines that they start them on, in the same way. */
+  nodes: number | string | null;
   /** `-I`, `-E` or `-S`: Python options that keep the hook out; null: none. */
   isolated: string | null;
 }
@@ -79,6 +81,8 @@ export interface CommandPlan {
   /** True: a Python program that (as far as its text tells) uses torch. False: surely not Python. null: cannot be told. */
   isPythonTorch: boolean | null;
   worldSize: number | null;
+  /** Machines that its launcher spreads the processes over, as far as it is known. */
+  nodes: number;
   /** Whether another launch goes on from the newest checkpoint, as the preset knows; null: no preset knows. */
   resumes: boolean | null;
   /** Sentences for a person: what was assumed, what stands in the way. */

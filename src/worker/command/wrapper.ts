@@ -48,6 +48,8 @@ export function readWrapper(
     const counted = wrapper.processes.find((names) => names.includes(option));
     // `gpu`, `auto` and elastic ranges (`1:4`) are only known when the job runs.
     if (counted) counts.set(counted, /^\d+$/.test(value) ? Number(value) : Number.NaN);
+    // `2-4`: at least two
+    if (wrapper.nodes.includes(option)) program.nodes = Number.parseInt(value, 10) || null;
     if (wrapper.device_list.includes(option)) program.worldSize = countDevices(value);
   }
   const [first] = wrapper.processes;
@@ -55,7 +57,9 @@ export function readWrapper(
     if (!counts.has(first)) counts.set(first, wrapper.processes_default ?? Number.NaN);
     const product = [...counts.values()].reduce((a, b) => a * b, 1);
     if (Number.isInteger(product)) program.worldSize = product;
+    else program.worldSize ??= wrapper.processes_variable ?? null;
   }
+  program.nodes ??= wrapper.nodes_variable ?? null;
   if (at >= command.length) {
     program.argsStart = command.length;
     return null;

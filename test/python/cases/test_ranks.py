@@ -62,6 +62,12 @@ class Ranks(unittest.TestCase):
         self.assertEqual(sorted(m["micro_batch"] for m in result.of("measured")), [3, 3, 5, 5])
         self.assertEqual(result.output, "")
 
+    def test_ranks_that_tell_torch_themselves_which_they_are_are_driven_too(self):
+        result = run(BY_SLURM, "probe", [probe(3), probe(5)], ranks=2, BY_SLURM=1)
+        self.assertEqual(result.status, 0, result.errors)
+        hellos = sorted((m["rank"], m["world_size"]) for m in result.of("hello"))
+        self.assertEqual(hellos, [(0, 2), (1, 2)])
+
     def test_each_rank_is_driven_where_it_calls_its_model(self):
         result = run(BY_HAND.replace("DataLoader, ", ""), "probe", [probe(3), probe(30), probe(5)], ranks=2)
         self.assertEqual(result.status, 0, result.errors)

@@ -13,6 +13,7 @@ import sys
 import threading
 
 from ..watch.memory import Ledger
+from ..watch.world import world_size
 from .findings import Findings
 from .fork_server import OWN_SIGNALS, ForkServer
 from .process_state import cuda_is_initialized, has_children, open_sockets
@@ -158,11 +159,10 @@ class ForkPoint:
 
     def _hindrance(self, torch: Torch) -> str | None:
         """Why this process must not be forked: what a fork would share with its parent, or lose."""
-        settings = self._hook.settings
         processes = sys.modules.get("multiprocessing.process")
         if processes is not None and processes.parent_process() is not None:
             return "another process of the script trains"
-        if settings.world_size > 1:
+        if world_size(torch) > 1:
             return "several ranks train together"
         if threading.current_thread() is not threading.main_thread():
             return "another thread than the main one trains"

@@ -10,6 +10,7 @@ import weakref
 
 from ..apply.apply_controller import ApplyController
 from ..probe.breakdown import MemoryBreakdown
+from ..watch.world import world_size
 from .evaluations import Evaluations
 from .phase_calls import watch_generation, watch_modes, watch_saves
 from .phase_peaks import EVAL, GENERATE, SAVE, TRAIN, PhasePeaks
@@ -185,7 +186,7 @@ class RehearsalController(ApplyController):
     def _room(self) -> int | None:
         """What the budget leaves above the peak of evaluations; None where ranks have to stay together, or there is no budget."""
         settings = self._hook.settings
-        if settings.world_size > 1 or settings.budget is None or self._peaks is None:
+        if world_size(self._torch) > 1 or settings.budget is None or self._peaks is None:
             return None
         return settings.budget - (self._peaks.highest.get(EVAL) or 0)
 

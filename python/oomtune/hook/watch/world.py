@@ -1,4 +1,5 @@
-"""How many ranks train together."""
+"""How many ranks train together, and which of them this is: by the launcher's word, or by the group that the script has made itself (of
+SLURM_PROCID, or of arguments). At the time of a call: a script makes its group before it trains."""
 
 from __future__ import annotations
 
@@ -9,11 +10,18 @@ if TYPE_CHECKING:
     from ..types import Torch
 
 
-def world_size(torch: Torch) -> int:
-    """By the launcher's word, or by the group that the script has made itself (of SLURM_PROCID, or of arguments). At the time of a call:
-    a script makes its group before it trains."""
+def world_size(torch: Torch | None) -> int:
     told = int(os.environ.get("WORLD_SIZE") or 1)
-    distributed = torch.distributed
-    if told > 1 or not distributed.is_available() or not distributed.is_initialized():
+    if told > 1 or torch is None or not _has_group(torch):
         return told
-    return int(distributed.get_world_size())
+    return int(torch.distributed.get_world_size())
+
+
+def rank(torch: Torch | None) -> int:
+    if torch is None or not _has_group(torch):
+        return int(os.environ.get("RANK") or 0)
+    return int(torch.distributed.get_rank())
+
+
+def _has_group(torch: Torch) -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
