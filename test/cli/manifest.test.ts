@@ -148,7 +148,7 @@ describe('oomtune manifest', () => {
     expect(variable(runtime, 'NVIDIA_GPU_MEMORY_LIMIT')?.value).toBe('24576');
     expect(variable(runtime, 'NVIDIA_GPU_MEMORY_REQUEST')?.value).toBe('24576');
     const cpu = await manifest('--name', 'mlp', '--', 'python', 'train.py');
-    expect(containerOf(cpu).resources.limits).toEqual({ memory: '812Mi' });
+    expect(containerOf(cpu).resources.limits).toEqual({ memory: '1324Mi' });
   });
 
   it("goes through Kueue's queue, suspended until it is admitted", async () => {
@@ -226,7 +226,7 @@ describe('oomtune recommend --format', () => {
     execFileSync('bash', ['-n'], { input: text });
     expect(text).toContain('#SBATCH --gpus-per-node=4\n');
     expect(text).toContain("oomtune run --name gpt --budget 24576MiB --gpus 4 -- python train.py 'it'\\''s'");
-    expect(await format('mlp', 'slurm')).toContain('#SBATCH --mem=812M\n');
+    expect(await format('mlp', 'slurm')).toContain('#SBATCH --mem=1324M\n');
   });
 
   it.each(['k8s', 'hami', 'kai'])("%s: a part of a pod template, by Kubernetes' schema", async (how) => {

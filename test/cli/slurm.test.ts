@@ -198,7 +198,7 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
     ]);
     expect(stderr).toContain('sized by sized:cpu:150m:1x');
     const entry = await status(stdout.trim());
-    expect(await slurm.job(entry.slurm.job)).toMatchObject({ MinMemoryNode: '662M', JobState: 'PENDING' });
+    expect(await slurm.job(entry.slurm.job)).toMatchObject({ MinMemoryNode: '1174M', JobState: 'PENDING' });
     expect(entry.reason).toMatch(/^held in Slurm's partition all: JobHeldUser/);
     expect((await call(['explain', stdout.trim()])).stdout).toContain('and held in Slurm');
   });

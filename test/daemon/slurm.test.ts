@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { createLog } from '../../src/common/log.js';
+import { NO_FIGURES } from '../../src/contract/diagnosis.js';
 import type { RunReport } from '../../src/contract/reports.js';
 import type { SlurmPlace } from '../../src/contract/slurm.js';
 import { tidyRuns } from '../../src/daemon/retention.js';
@@ -44,6 +45,16 @@ const report = (more: Partial<RunReport>): RunReport => ({
   wall_s: 1,
   ...more,
 });
+const verdict: NonNullable<RunReport['failure']> = {
+  class: 'user_error',
+  certain: true,
+  evidence: null,
+  line: null,
+  fields: NO_FIGURES,
+  phase: 'unknown',
+  cause: '',
+  advice: '',
+};
 const now = Date.parse('2026-11-23T05:00:00.000Z');
 const stands = (seen: SlurmRow | null, left = nothing, more = {}) =>
   standing(job({ slurm: place, ...more }), { ...place, ...(more as { slurm?: SlurmPlace }).slurm }, seen, left, now);
@@ -91,6 +102,14 @@ describe('what a job in Slurm is to oomtune', () => {
     expect(stands(row('TIMEOUT'), left)).toMatchObject({ state: 'timeout', exit_code: 143 });
     expect(stands(row('CANCELLED'), left)).toMatchObject({ state: 'cancelled' });
     expect(stands(null, left)).toMatchObject({ state: 'cancelled' });
+  });
+
+  it('is told which option gives it more of the host', () => {
+    const advice = expect.stringContaining('--sbatch --mem=');
+    expect(stands(row('OUT_OF_MEMORY'))).toMatchObject({ failure: { class: 'host_oom', fields: { advice } } });
+    const failure = { ...verdict, class: 'host_oom' as const, advice: 'Give the job more host memory.' };
+    const left = { ended: { code: 1, at: 1 }, report: report({ outcome: 'failed', exit_code: null, failure }) };
+    expect(stands(row('FAILED'), left)).toMatchObject({ failure: { class: 'host_oom', fields: { advice } } });
   });
 
   it('is ended by its own report before Slurm sees the end', () => {

@@ -5,8 +5,11 @@ import { configOf } from '../../contract/rung.js';
 import { knobVariables } from '../../worker/command/index.js';
 
 const MIB = 1024 ** 2;
-/** Of the host, for oomtune and its supervisor beside the job. */
-const OWN_MIB = 512;
+/**
+ * Of the host, beside the budget, which counts what the job allocates: Python with torch before its first tensor (300 MiB with torch 2.15),
+ * oomtune and its supervisor (150 MiB), and some data that the script maps.
+ */
+const BESIDE_MIB = 1024;
 
 /** What a job needs of a cluster: how many GPUs and how much of each, or how much of the host's memory. */
 export interface Allotment {
@@ -22,7 +25,7 @@ export interface Allotment {
 }
 
 /** The host's memory for a budget of so much of it. */
-export const hostMibOf = (mib: number): number => mib + OWN_MIB;
+export const hostMibOf = (mib: number): number => mib + BESIDE_MIB;
 
 /** Of a recorded configuration. */
 export function allotmentOf(found: Recommendation): Allotment {

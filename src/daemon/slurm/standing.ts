@@ -47,7 +47,7 @@ export function standing(
   now: number,
 ): Patch | null {
   const found = row === null ? unlisted(place, left, now) : listed(place, row, left);
-  const patch = outOfTime(job, left) ? { ...found, ...timeUp(job) } : found;
+  const patch = withMoreMemory(outOfTime(job, left) ? { ...found, ...timeUp(job) } : found);
   const isNew = (name: keyof Patch): boolean =>
     JSON.stringify(patch[name] ?? null) !== JSON.stringify(job[name as keyof JobRecord] ?? null);
   return (Object.keys(patch) as (keyof Patch)[]).some(isNew) ? patch : null;
@@ -115,6 +115,15 @@ function fromOutside(slurm: SlurmPlace, end: string, row: SlurmRow, { ended, rep
   const why = `Slurm ended ${place(slurm)}: ${row.state}${row.reason === '' || row.reason === row.state ? '' : ` (${row.reason})`}${row.nodes === '' ? '' : `, on ${row.nodes}`}.`;
   if (end === 'cancelled') return { ...told, state: 'cancelled', reason: why, failure: null, exit_code: exit };
   return { ...told, ...failed(end as FailureClass, why, exit), state: end === 'timeout' ? 'timeout' : 'failed' };
+}
+
+/** What the worker advises about the host's memory, in words of the option that sets it here. */
+function withMoreMemory(patch: Patch): Patch {
+  const { failure } = patch;
+  if (failure?.class !== 'host_oom') return patch;
+  const told = failure.fields.advice;
+  const advice = `Submit it anew with more of the host's memory, by --sbatch --mem=SIZE.${typeof told === 'string' ? ` ${told}` : ''}`;
+  return { ...patch, failure: { ...failure, fields: { ...failure.fields, advice } } };
 }
 
 function failed(kind: FailureClass, evidence: string, exit: number | null): End {
