@@ -171,12 +171,26 @@ describe("Slurm's listings", () => {
   });
 
   it('of accounts tell by whom it was cancelled, and signals', () => {
+    // as sacct of 22.05 prints them; lines of steps follow where --allocations is left out
     const rows = accountingRows(
-      '12|CANCELLED by 1000|0:15|1795400000|node7|gpu|None\n12_3|FAILED|3:0|1795400000|node7|gpu|NonZeroExitCode\n12.batch|FAILED|3:0||||\n',
+      [
+        '12|CANCELLED by 1000|0:0|0:0|1795400000|node7|gpu|None',
+        '12_3|FAILED|3:0|3:0|1795400000|node7|gpu|None',
+        '12.batch|FAILED|3:0||||',
+        '13|FAILED|15:0|143:0|1795400000|node7|gpu|None',
+        '14|OUT_OF_MEMORY|0:125|0:0|1795400000|node7|gpu|None',
+        '15|FAILED|0:9|0:0|1795400000|node7|gpu|None',
+        '16|CANCELLED by 1000|0:0|0:0|1795400000|None assigned|gpu|None',
+      ].join('\n'),
     );
-    expect(accountOf(rows, place)).toMatchObject({ state: 'CANCELLED', exitCode: 143 });
-    expect(accountOf(rows, { ...place, task: 3 })).toMatchObject({ state: 'FAILED', exitCode: 3 });
-    expect(accountOf(rows, { ...place, id: '99' })).toBeNull();
+    const of = (id: string, task: number | null = null) => accountOf(rows, { ...place, id, task });
+    expect(of('12')).toMatchObject({ state: 'CANCELLED', exitCode: null, nodes: 'node7', reason: '' });
+    expect(of('12', 3)).toMatchObject({ state: 'FAILED', exitCode: 3 });
+    expect(of('13')).toMatchObject({ state: 'FAILED', exitCode: 143 });
+    expect(of('14')).toMatchObject({ state: 'OUT_OF_MEMORY', exitCode: null });
+    expect(of('15')).toMatchObject({ state: 'FAILED', exitCode: 137 });
+    expect(of('16')).toMatchObject({ state: 'CANCELLED', exitCode: null, nodes: '' });
+    expect(of('99')).toBeNull();
   });
 });
 
