@@ -315,7 +315,10 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
     // there are no accounts without a database: a stand-in for sacct prints its lines
     const bin = join(work, 'accounts');
     mkdirSync(bin, { recursive: true });
-    writeFileSync(join(bin, 'sacct'), `#!/bin/sh\necho '${place.job}|CANCELLED by 0|0:0|0:0|1795400000|node7|all|None'\n`);
+    writeFileSync(
+      join(bin, 'sacct'),
+      `#!/bin/sh\necho '${place.job}|CANCELLED by 0|0:0|0:0|1795400000|node7|all|None'\n`,
+    );
     chmodSync(join(bin, 'sacct'), 0o755);
     const unknown = await status(job);
     expect(unknown).toMatchObject({
@@ -392,6 +395,54 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
     expect(ids((await call(['status', '--json'])).stdout)).toEqual(ids(before));
     expect(PROGRAM).toContain('oomtune');
   });
+});
+
+describe.skipIf(reason !== null)('a job of Slurm that another one drives out', () => {
+  const slurm = new Slurm({
+    PreemptType: 'preempt/partition_prio',
+    PreemptMode: 'REQUEUE',
+    SchedulerType: 'sched/backfill',
+    SchedulerParameters: 'bf_interval=1,sched_interval=1',
+    PartitionName: [
+      'all Nodes=ALL Default=YES State=UP PriorityTier=1 GraceTime=30',
+      'urgent Nodes=ALL State=UP PriorityTier=10 PreemptMode=OFF',
+    ],
+  });
+  const oomtune = new Oomtune();
+  const env = { ...slurm.env, PATH: `${oomtune.env.PATH}:${slurm.env.PATH}` };
+  beforeAll(() => slurm.start());
+  afterAll(async () => {
+    await oomtune.close();
+    await slurm.close();
+  });
+
+  it.each([
+    ['2', 'queued', /^was preempted, and waits/],
+    ['0', 'failed', /^Slurm preempted .* does not start it again/],
+  ])(
+    'is told of as preempted, and is started again where that was asked for: --retries %s',
+    async (retries, end, says) => {
+      const program = `import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("started", flush=True)
+time.sleep(600)`;
+      const options = ['--via', 'slurm', '--device', 'cpu', '--exclusive', '--retries', retries];
+      const { stdout, stderr } = await oomtune.call(['submit', ...options, '--', PYTHON, '-c', program], { env });
+      const job = stdout.trim();
+      expect(job, stderr).toMatch(/^j-/);
+      await waitFor(async () =>
+        (await oomtune.call(['logs', job], { env })).stdout.includes('started') ? null : 'starts',
+      );
+      await slurm.call('sbatch', ['--partition=urgent', '--exclusive', '--wrap=sleep 3']);
+      let entry: Entry | undefined;
+      await waitFor(async () => {
+        [entry] = ((await oomtune.json(['status', job], { env })) as { jobs: Entry[] }).jobs;
+        return entry?.state === end ? null : `is ${entry?.state}`;
+      });
+      expect(entry?.failure?.evidence ?? entry?.reason).toMatch(says);
+      await oomtune.call(['cancel', job], { env });
+    },
+  );
 });
 
 /** A problem that goes away; null: it has. */

@@ -25,7 +25,7 @@ const row = (state: string, more: Partial<SlurmRow> = {}): SlurmRow => ({
   exitCode: null,
   ...more,
 });
-const nothing: Left = { ended: null, report: null };
+const nothing: Left = { ended: null, report: null, preempted: false };
 const report = (more: Partial<RunReport>): RunReport => ({
   schema: 1,
   job: 'j-abcd',
@@ -93,6 +93,7 @@ describe('what a job in Slurm is to oomtune', () => {
 
   it('has ended in its time also where oomtune wrote its end before Slurm did', () => {
     const left = {
+      ...nothing,
       ended: { code: 143, at: now / 1000 },
       report: report({ outcome: 'cancelled', exit_code: null, signal: 'SIGTERM' }),
     };
@@ -108,20 +109,44 @@ describe('what a job in Slurm is to oomtune', () => {
     const advice = expect.stringContaining('--sbatch --mem=');
     expect(stands(row('OUT_OF_MEMORY'))).toMatchObject({ failure: { class: 'host_oom', fields: { advice } } });
     const failure = { ...verdict, class: 'host_oom' as const, advice: 'Give the job more host memory.' };
-    const left = { ended: { code: 1, at: 1 }, report: report({ outcome: 'failed', exit_code: null, failure }) };
+    const left = {
+      ...nothing,
+      ended: { code: 1, at: 1 },
+      report: report({ outcome: 'failed', exit_code: null, failure }),
+    };
     expect(stands(row('FAILED'), left)).toMatchObject({ failure: { class: 'host_oom', fields: { advice } } });
   });
 
+  it('was preempted where it ended in its time of grace, which Slurm calls a failure of its own', () => {
+    const left = {
+      ended: { code: 143, at: now / 1000 },
+      report: report({ outcome: 'cancelled', exit_code: 0 }),
+      preempted: true,
+    };
+    const evidence = "Slurm preempted Slurm's job 12, on node7, and does not start it again.";
+    const end = { state: 'failed', exit_code: 143, failure: { class: 'killed', evidence } };
+    expect(stands(row('FAILED'), left)).toMatchObject(end);
+    expect(stands(row('PREEMPTED'))).toMatchObject({ ...end, exit_code: null });
+    expect(stands(null, left)).toMatchObject({ state: 'failed', failure: { class: 'killed' } });
+    const waits = stands(row('PENDING', { reason: 'BeginTime' }), { ...nothing, preempted: true });
+    expect(waits).toMatchObject({ state: 'queued', reason: expect.stringMatching(/^was preempted, and waits/) });
+  });
+
   it('is ended by its own report before Slurm sees the end', () => {
-    const left = { ended: { code: 7, at: now / 1000 }, report: report({ outcome: 'failed', exit_code: 7 }) };
+    const left = {
+      ...nothing,
+      ended: { code: 7, at: now / 1000 },
+      report: report({ outcome: 'failed', exit_code: 7 }),
+    };
     expect(stands(row('RUNNING'), left)).toMatchObject({ state: 'failed', exit_code: 7 });
     // but it waits for another start where Slurm has been told to start it again
     expect(stands(row('PENDING', { reason: 'BeginTime' }), left)).toMatchObject({ state: 'queued' });
   });
 
   it('tells what fits nowhere, and a next start that takes a smaller size', () => {
-    expect(stands(row('FAILED'), { ended: { code: 3, at: 1 }, report: null })).toMatchObject({ state: 'exhausted' });
+    expect(stands(row('FAILED'), { ...nothing, ended: { code: 3, at: 1 } })).toMatchObject({ state: 'exhausted' });
     const left = {
+      ...nothing,
       ended: { code: 75, at: 1 },
       report: report({ outcome: 'failed', exit_code: 1, next_start: 'Micro-batch 64 is recorded as too large.' }),
     };
@@ -130,7 +155,7 @@ describe('what a job in Slurm is to oomtune', () => {
       reason: expect.stringContaining('oomtune retry'),
     });
     const late = { options: { ...job().options, timeSeconds: 60 }, started_at: new Date(now - 61_000).toISOString() };
-    expect(stands(row('FAILED'), { ended: { code: 4, at: now / 1000 }, report: null }, late)).toMatchObject({
+    expect(stands(row('FAILED'), { ...nothing, ended: { code: 4, at: now / 1000 } }, late)).toMatchObject({
       state: 'timeout',
       failure: { class: 'timeout' },
     });
@@ -255,6 +280,15 @@ describe('the batch script', () => {
     expect(last.stderr).toMatch(/OOMTUNE_FIRST_START=\d+/);
     expect(readFileSync(join(folder, 'asked'), 'utf8')).toBe('requeue 12\n');
     expect(ended()).toMatch(/^75 \d+\n$/);
+  });
+
+  it('starts one task of an array again, not all of them', () => {
+    write();
+    rmSync(join(folder, 'asked'), { force: true });
+    // the last task has the number of the whole
+    mkdirSync(join(folder, "odd 'folder", '0'), { recursive: true });
+    run(75, { SLURM_ARRAY_JOB_ID: '12', SLURM_ARRAY_TASK_ID: '0' });
+    expect(readFileSync(join(folder, 'asked'), 'utf8')).toBe('requeue 12_0\n');
   });
 
   it('leaves the Redis of another machine alone', () => {

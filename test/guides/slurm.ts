@@ -39,7 +39,7 @@ export class Slurm {
   #said = '';
 
   /** `more`: lines of slurm.conf that take the place of its own. */
-  constructor(private readonly more: Record<string, string> = {}) {}
+  constructor(private readonly more: Record<string, string | string[]> = {}) {}
 
   async start(): Promise<void> {
     const at = (name: string) => join(this.folder, name);

@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { OomtuneError } from '../../common/errors.js';
 import { readText } from '../../common/regular-file.js';
@@ -17,7 +17,7 @@ import {
   rowOf,
   type SlurmRow,
 } from './rows.js';
-import { ENDED, REPORT } from './script.js';
+import { ENDED, PREEMPTED, REPORT } from './script.js';
 import { type Left, standing } from './standing.js';
 
 type Followed = StoredJob & { slurm: SlurmPlace };
@@ -104,11 +104,12 @@ function leftIn(folder: string): Left {
   try {
     readdirSync(folder);
   } catch {
-    return { ended: null, report: null };
+    return { ended: null, report: null, preempted: false };
   }
   const [, code, at] = /^(\d+) (\d+)\n/.exec(readText(join(folder, ENDED)) ?? '') ?? [];
   return {
     ended: code === undefined ? null : { code: Number(code), at: Number(at) },
     report: readJson(runReport, readText(join(folder, REPORT))),
+    preempted: existsSync(join(folder, PREEMPTED)),
   };
 }

@@ -6,6 +6,8 @@ export const LOG = 'log';
 export const REPORT = 'report.json';
 /** Its exit code and when it ended; absent: it has not, or was killed. */
 export const ENDED = 'ended';
+/** Slurm has told it to end in favour of another job. */
+export const PREEMPTED = 'preempted';
 /** When it was first started. */
 export const FIRST = 'first-start';
 
@@ -47,7 +49,10 @@ export function batchScript(given: BatchScript): string {
     `task="\${SLURM_ARRAY_TASK_ID:-0}"`,
     `folder=${quote(given.folder)}/"$task"`,
     `restarts="\${SLURM_RESTART_COUNT:-0}"`,
-    `rm -f "$folder/${REPORT}" "$folder/${ENDED}"`,
+    // one task of an array has the number of the whole, by which all would be started again
+    `job="\${SLURM_ARRAY_JOB_ID:+\${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}"`,
+    `job="\${job:-$SLURM_JOB_ID}"`,
+    `rm -f "$folder/${REPORT}" "$folder/${ENDED}" "$folder/${PREEMPTED}"`,
     `[ -s "$folder/${FIRST}" ] || date +%s > "$folder/${FIRST}"`,
     `if [ "$restarts" -gt 0 ]; then export OOMTUNE_FIRST_START="$(cat "$folder/${FIRST}")"; fi`,
     'if [ -n "$SLURM_CPUS_PER_TASK" ]; then export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"; fi',
@@ -62,7 +67,12 @@ export function batchScript(given: BatchScript): string {
     `cd ${quote(given.cwd)} || exit 5`,
     `srun --ntasks=1 "\${oomtune[@]}" run --requeue --report "$folder/${REPORT}" ${quoted(given.words)} "\${array[@]}" -- "$@"`,
     'code=$?',
-    `if [ "$code" -eq 75 ] && [ "$restarts" -lt ${given.retries} ] && scontrol requeue "$SLURM_JOB_ID"; then exit 75; fi`,
+    `if [ "$code" -eq 75 ] && [ "$restarts" -lt ${given.retries} ] && scontrol requeue "$job"; then exit 75; fi`,
+    '# Slurm starts a preempted job again only if it still runs when its time of grace is over.',
+    `if [ "$code" -eq 143 ] && scontrol show job --oneliner "$job" | grep -q ' PreemptTime=[0-9]'; then`,
+    `  : > "$folder/${PREEMPTED}"`,
+    ...(given.retries > 0 ? ['  scontrol requeue "$job" && exit 143'] : []),
+    'fi',
     `printf '%s %s\\n' "$code" "$(date +%s)" > "$folder/${ENDED}.new" && mv "$folder/${ENDED}.new" "$folder/${ENDED}"`,
     'exit "$code"',
     '',

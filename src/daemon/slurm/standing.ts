@@ -13,6 +13,8 @@ export interface Left {
   ended: { code: number; at: number } | null;
   /** Of `oomtune run`; null: it was killed before, or never ran. */
   report: RunReport | null;
+  /** It was told to end in favour of another job, and did so in time. */
+  preempted: boolean;
 }
 
 /** Slurm's states in which nothing more happens, as they end a job. */
@@ -57,10 +59,12 @@ function listed(before: SlurmPlace, row: SlurmRow, left: Left): Patch {
   const slurm: SlurmPlace = { ...before, partition: row.partition, missing_since: null };
   const where = { slurm, host: row.nodes || null, started_at: timeOf(row.startedAt) };
   const end = ENDS[row.state];
+  if (row.state === 'PREEMPTED' || (end === 'by its own' && left.preempted))
+    return { ...where, ...preempted(slurm, row.nodes, left, row.exitCode) };
   if (end === 'by its own')
     return { ...where, ...byItsOwn(place(slurm), left, row.exitCode ?? (row.state === 'COMPLETED' ? 0 : null)) };
   if (end !== undefined) return { ...where, ...fromOutside(slurm, end, row, left) };
-  if (!RUNS.has(row.state)) return { slurm, host: null, started_at: null, state: 'queued', reason: waiting(row) };
+  if (!RUNS.has(row.state)) return { slurm, host: null, started_at: null, state: 'queued', reason: waiting(row, left) };
   // Slurm takes a moment to see the end of a script; what was told to end is told by Slurm how
   if (left.ended !== null && left.report?.outcome !== 'cancelled')
     return { ...where, ...byItsOwn(place(slurm), left, null) };
@@ -70,6 +74,7 @@ function listed(before: SlurmPlace, row: SlurmRow, left: Left): Patch {
 
 function unlisted(before: SlurmPlace, left: Left, now: number): Patch {
   const slurm = { ...before, missing_since: before.missing_since ?? new Date(now).toISOString() };
+  if (left.ended !== null && left.preempted) return { slurm: before, ...preempted(before, '', left, null) };
   if (left.ended !== null) return { slurm: before, ...byItsOwn(place(before), left, null) };
   if (now - Date.parse(slurm.missing_since) < LATE_MS)
     return { slurm, reason: `Slurm does not list ${place(slurm)}, and it has not said how it ended` };
@@ -117,6 +122,15 @@ function fromOutside(slurm: SlurmPlace, end: string, row: SlurmRow, { ended, rep
   return { ...told, ...failed(end as FailureClass, why, exit), state: end === 'timeout' ? 'timeout' : 'failed' };
 }
 
+/** Slurm ended it in favour of another job for good: one that is started again waits. */
+function preempted(slurm: SlurmPlace, nodes: string, { ended, report }: Left, code: number | null): End {
+  const told = report === null ? {} : { ...outcomeOf(report), devices: report.devices.map(({ device }) => device) };
+  const where = nodes === '' ? '' : `, on ${nodes}`;
+  const evidence = `Slurm preempted ${place(slurm)}${where}, and does not start it again.`;
+  const end = failed('killed', evidence, ended?.code ?? code);
+  return { ...told, ...end, failure: { class: 'killed', evidence, fields: { advice: '`oomtune retry` does.' } } };
+}
+
 /** What the worker advises about the host's memory, in words of the option that sets it here. */
 function withMoreMemory(patch: Patch): Patch {
   const { failure } = patch;
@@ -130,8 +144,9 @@ function failed(kind: FailureClass, evidence: string, exit: number | null): End 
   return { state: 'failed', reason: null, failure: { class: kind, evidence, fields: {} }, exit_code: exit };
 }
 
-function waiting({ state, reason, partition }: SlurmRow): string {
+function waiting({ state, reason, partition }: SlurmRow, left: Left): string {
   if (/^JobHeld/.test(reason)) return `held in Slurm's partition ${partition}: ${reason}`;
+  if (left.preempted) return `was preempted, and waits in Slurm's partition ${partition} to be started again`;
   if (reason === 'BeginTime') return `waits in Slurm's partition ${partition} for its time to begin`;
   const said = [state === 'PENDING' ? '' : state.toLowerCase(), reason].filter(Boolean).join(', ');
   return `waits in Slurm's partition ${partition}${said === '' ? '' : `: ${said}`}`;
