@@ -73,6 +73,7 @@ describe.skipIf(reason !== null)('the guide to Slurm, on a cluster of one node',
     const id = await submit(command('train.sbatch'));
     expect(await slurm.ended(id), output(id)).toMatchObject({ JobState: 'FAILED', ExitCode: '9:0' });
     expect(report(`report-${id}.json`)).toMatchObject({ outcome: 'failed', exit_code: 9 });
+    expect(output(id)).toMatch(/On the node \S+ `OOMTUNE_HOME=\S+ oomtune explain j-\w+` tells more/);
   });
 
   it('searches once for an array, whose tasks run at what was found', async () => {

@@ -5,6 +5,7 @@ import { codeOfMisfit, interrupted, nothingFits, renderError, unsaid } from '../
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions, toKnob } from '../job-options.js';
 import { refuseAsRank } from '../launched-as-rank.js';
+import { tellsMore } from '../tells-more.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
@@ -37,7 +38,7 @@ export default (async ({ options, command }, context) => {
   else if (report.status === 'found') out.data(renderFound(report, out.paint));
   else {
     renderError(notFound(report), out);
-    if (report.probes.length > 0) out.note(`\`oomtune explain ${request.jobId}\` tells more.`);
+    if (report.probes.length > 0) out.note(tellsMore(request.jobId, context));
   }
   return report.status === 'found' ? 0 : report.status === 'exhausted' ? 3 : 4;
 }) satisfies Verb;

@@ -5,6 +5,7 @@ import type { Context } from '../context.js';
 import { codeOfMisfit, interrupted, nothingFits, renderError, unsaid } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
 import { refuseAsRank } from '../launched-as-rank.js';
+import { tellsMore } from '../tells-more.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
@@ -62,7 +63,7 @@ function codeOf(report: RunReport, context: Context): number {
     const evidence = unsaid(failure?.evidence, message, remedy);
     const error = new OomtuneError(code, message, evidence === null ? remedy : `${remedy}\nEvidence: ${evidence}`);
     renderError(error, { ...context.out, json: false });
-    if (report.launches > 0) context.out.note(`\`oomtune explain ${report.job}\` tells more.`);
+    if (report.launches > 0) context.out.note(tellsMore(report.job, context));
     return error.exitCode;
   }
 }
