@@ -283,6 +283,30 @@ describe('bad input', () => {
     rmSync(pipe);
   });
 
+  it('one oomtune for each rank is refused, and so are ranks on several machines', async () => {
+    const srun = join(oomtune.home, 'srun');
+    writeFileSync(srun, '#!/bin/sh\necho started\n', { mode: 0o755 });
+    const run = async (words: string[], env: NodeJS.ProcessEnv) => {
+      const { code, stdout, stderr } = await oomtune.call(['run', '--device', 'cpu', ...words], { env });
+      return `${code} ${stdout}${stderr}`;
+    };
+    const ranks: [NodeJS.ProcessEnv, RegExp | null][] = [
+      [{ SLURM_STEP_NUM_TASKS: '2' }, /^2 .*srun starts oomtune 2 times/],
+      [{ SLURM_STEP_NUM_TASKS: '2', SLURM_PTY_PORT: '1' }, null],
+      [{ SLURM_NTASKS: '2', SLURM_STEP_NUM_TASKS: '1' }, null],
+      [{ OMPI_COMM_WORLD_SIZE: '4' }, /^2 .*mpirun starts oomtune 4 times/],
+      [{ WORLD_SIZE: '2', TORCHELASTIC_RUN_ID: 'none' }, /^2 .*torchrun starts oomtune 2 times/],
+      [{ WORLD_SIZE: '2' }, null],
+    ];
+    for (const [env, says] of ranks) expect(await run(['--', 'echo', 'started'], env)).toMatch(says ?? /^0 started/);
+    expect(await run(['--no-tune', '--', 'echo', 'started'], { SLURM_STEP_NUM_TASKS: '2' })).toMatch(/^0 started/);
+    const machines = ['--', srun, 'python3', 'train.py'];
+    expect(await run(machines, { SLURM_NNODES: '2' })).toMatch(/^2 .*processes on 2 machines.*--no-tune/s);
+    expect(await run(['--no-tune', ...machines], { SLURM_NNODES: '2' })).toMatch(/^0 started/);
+    expect(await run(['--', srun, '-N1', 'true'], { SLURM_NNODES: '2' })).toMatch(/^0 started/);
+    rmSync(srun);
+  });
+
   it('a report that can no longer be written is told as that', async () => {
     const folder = join(oomtune.home, 'short-lived');
     mkdirSync(folder);
