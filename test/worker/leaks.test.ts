@@ -100,3 +100,34 @@ describe('a loop that keeps a number of each step', () => {
     expect(report.notes.join(' ')).not.toContain('grows');
   });
 });
+
+// 64 numbers and a class are 264 bytes a sample.
+describe('a loop whose loader itertools.cycle goes over', () => {
+  const peakOf = async (labelled: number, others: number): Promise<number> => {
+    const command = [python, 'cycles_batches.py', String(labelled), String(others)];
+    const bench = workbench('find-batch', command, { budget: '50MiB' });
+    const { status, failure } = await findBatch(bench.request, bench.deps);
+    expect(status, failure?.evidence ?? '').toBe('found');
+    const probes = bench.events.flatMap((event) => (event.type === 'probe' ? [event.observation] : []));
+    const smallest = probes.find((seen) => seen.micro_batch === 1);
+    return (smallest?.peaks.total_bytes ?? 0) / 1024 ** 2;
+  };
+
+  it('is no leak: a pass over the data is kept, and counts; fewer where what it is zipped with ends before', async () => {
+    const [few, many, fewAsked] = [
+      await peakOf(512, 162_048),
+      await peakOf(40_512, 162_048),
+      await peakOf(40_512, 2048),
+    ];
+    expect(many - few).toBeGreaterThan((40_000 * 264) / 1024 ** 2);
+    expect(many - few).toBeLessThan(1.6 * ((40_000 * 264) / 1024 ** 2));
+    expect(fewAsked - few).toBeLessThan(3);
+  });
+
+  it('is told what keeps the batches where the budget does not hold a pass', async () => {
+    const bench = workbench('find-batch', [python, 'cycles_batches.py', '800000', '4000000'], { budget: '120MiB' });
+    const { status, failure } = await findBatch(bench.request, bench.deps);
+    expect({ status, reason: failure?.reason }).toEqual({ status: 'exhausted', reason: 'leak' });
+    expect(failure?.evidence).toContain('kept by itertools.cycle, which keeps every batch of its first pass');
+  });
+});

@@ -45,6 +45,7 @@ class MeasureController(ProbeController):
 
     def next(self, iterator: LoaderIterator) -> Any:
         if self.state in ("waiting", "measuring"):
+            self.probe.cycled.see(iterator)
             return self._pass_on(iterator)
         return super().next(iterator)
 
@@ -79,6 +80,7 @@ class MeasureController(ProbeController):
             if self.state == "probing":
                 self._await_orders()
                 return self._make_batch(iterator)
+        self.probe.cycled.hand_out(iterator, own_batch(iterator.loader) or 1, self.probe.memory.device)
         batch = iterator.next_real()
         if self.probe.measurement is not None and self._leading.is_leading(iterator.loader):
             self.probe.batch_passed_on()

@@ -11,6 +11,7 @@ from ..watch.cudnn import Benchmark
 from ..watch.growing_variables import GrowingVariables
 from ..watch.loader import last_batch
 from .breakdown import MemoryBreakdown
+from .cycled_loaders import KEEPER, CycledLoaders
 from .measurement import Measurement
 from .needed_memory import NeededMemory
 
@@ -88,6 +89,7 @@ class Probe:
         self._handed = self._used = 0
         self._failures = 0
         self._growing = GrowingVariables(instrumentation.torch)
+        self.cycled = CycledLoaders(instrumentation.torch, self._hook.settings.budget)
         self._benchmark = Benchmark(instrumentation.torch)
         #: Steps made when the snapshot of the variables was taken; None: no snapshot.
         self._looked = None
@@ -100,6 +102,7 @@ class Probe:
         self.request = request
         # First, as what waits on the host has no room on the device.
         instrumentation.optimizers.reset_state()
+        self.cycled.forget_batches()
         instrumentation.rung.switch(request.rung)
         if instrumentation.card is not None:
             # The trace of each size begins as that of a fresh process.
@@ -251,6 +254,8 @@ class Probe:
         """What keeps the memory by which each step grows; None: it does not grow, or that was not found."""
         if not growth or self._looked is None:
             return None
+        if self.cycled.grows:
+            return KEEPER
         before = self.memory.live() or 0
         gc.collect()
         freed = before - (self.memory.live() or 0)

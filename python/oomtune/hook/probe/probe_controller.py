@@ -100,6 +100,7 @@ class ProbeController:
         return supplies
 
     def next(self, iterator: LoaderIterator) -> Any:
+        self.probe.cycled.see(iterator)
         if self.state == "waiting":
             self._begin(iterator)
         self._batch_requested(iterator)
@@ -382,6 +383,7 @@ class ProbeController:
             rows = self.probe.last_rows(iterator.loader)
             if rows is not None:
                 size, self.probe.current.ends_pass = rows, True
+        self.probe.cycled.hand_out(iterator, size, self.probe.memory.device)
         batch = self._factories.batch(iterator, size, turn, part)
         self._instrumentation.cut.note_batch_rows(size)
         if leading:
