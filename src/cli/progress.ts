@@ -114,6 +114,10 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           line(`${paint('bold', 'running')}  ${event.config ? settingWords(event.config) : 'as it stands'}`);
           output = event.logFile;
           break;
+        case 'said':
+          line('The last launch of the search wrote at its end:');
+          for (const one of event.lines) line(paint('dim', `  ${one}`));
+          break;
         case 'note':
           // A search and the run after it have the same to say of a command.
           if (!told.has(event.text)) line(`${paint('yellow', 'note:')} ${event.text}`);

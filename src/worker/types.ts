@@ -98,4 +98,6 @@ export type Progress =
   | { type: 'lasts'; config: Config | null; record: ProbeRecord | null }
   /** Optimizer steps of the run so far. */
   | { type: 'step'; step: number }
+  /** The last lines of a launch that did not write to the terminal. */
+  | { type: 'said'; lines: readonly string[] }
   | { type: 'note'; text: string };

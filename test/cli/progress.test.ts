@@ -134,6 +134,15 @@ describe('progress', () => {
     expect(text).toBe('note: one\nnote: two\n');
   });
 
+  it('shows the last lines of a launch as what they are, and no notes', () => {
+    let text = '';
+    const view = createProgress({ isTTY: false, columns: 80, write: (part) => (text += part) }, {});
+    view.show({ type: 'said', lines: ['Traceback (most recent call last):', 'MemoryError'] });
+    expect(text).toBe(
+      'The last launch of the search wrote at its end:\n  Traceback (most recent call last):\n  MemoryError\n',
+    );
+  });
+
   it('on a terminal says for whom it waits on one line, which the start replaces', () => {
     const device = EVENTS[0] as Progress;
     const waits = ['waits for j-aaaa', 'waits for j-bbbb'].map((reason): Progress => ({ type: 'waiting', reason }));

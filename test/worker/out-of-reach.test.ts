@@ -57,10 +57,16 @@ describe('a size that does not reach the script', () => {
     'is said to be that in a loop without a DataLoader and without a model, by %s',
     async (verb) => {
       const bench = workbench(verb, [python, join('by_hand', 'no_module.py')], { budget: '24MiB' });
-      const report = await (verb === 'run' ? runJob(bench.request, bench.deps) : findBatch(bench.request, bench.deps));
+      const request = { ...bench.request, foreground: true };
+      const report = await (verb === 'run' ? runJob(request, bench.deps) : findBatch(request, bench.deps));
       expect(report.failure?.class).toBe('user_error');
-      expect(report.failure?.evidence).toContain('ran out of memory at a batch of its own');
+      expect(report.failure?.evidence).toContain('ran out of memory with what it trains on by itself');
       expect(report.failure?.advice).toContain('{micro_batch}');
+      expect(report.failure?.advice).toContain('Where every step trains on all of its data at once there is no batch');
+      const said = bench.events.flatMap((event) => (event.type === 'said' ? event.lines : []));
+      expect(said.join('\n')).toMatch(verb === 'run' ? /File .*no_module\.py[\s\S]*RuntimeError: / : /^$/);
+      const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
+      expect(notes.filter((note) => said.includes(note))).toEqual([]);
       // run as it stands first, which ran out of memory
       expect(report.launches).toBe(verb === 'run' ? 2 : 1);
     },

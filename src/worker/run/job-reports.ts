@@ -71,7 +71,8 @@ export class JobReports {
     const exit = (await run?.wait()) ?? null;
     // Launches of a search do not write to the terminal, so their last lines are shown here.
     if (run !== null && this.request.foreground) {
-      for (const line of lastLines(run.logFile, 0, diagnosis?.evidence ?? '')) this.#note(line);
+      const lines = lastLines(run.logFile, 0, diagnosis?.evidence ?? '');
+      if (lines.length > 0) this.deps.progress({ type: 'said', lines });
     }
     // A launch that had given its reason may have been ended by us before it was gone: that signal is not its own.
     const ended = exit?.ended_by === 'cancel' && !isEnded(this.deps.signal);

@@ -33,7 +33,7 @@ export function exhaustedDiagnosis(
     return { ...userError(why, advice), cause: 'The options leave no micro-batch to try.' };
   }
   // Keeps the advice for a job that could not load, or whose batch cannot be set.
-  if (seen.phase === 'load' || seen.advice === PLACEHOLDER) return seen;
+  if (seen.phase === 'load' || seen.advice.startsWith(PLACEHOLDER)) return seen;
   const none = cutCalls?.length === 0;
   const advice = [exhaustedAdvice(options, least(observations), none)];
   const byHand = loop?.place === 'call';

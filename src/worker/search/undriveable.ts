@@ -8,6 +8,8 @@ import type { Target } from '../target.js';
 
 export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
+/** Without a DataLoader there may be no batch at all: an exact Gaussian process, or an equation's points, are trained whole. */
+const PLACEHOLDER_BY_HAND = `${PLACEHOLDER} Where every step trains on all of its data at once there is no batch to set: what helps is a larger --budget, less data or a smaller model.`;
 
 const CUT_LOADER =
   '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.';
@@ -16,11 +18,16 @@ const noCut = (why: string): string =>
   `Give a larger --budget, or leave --amp and --checkpointing at auto, which need no cut: ${why}. A smaller batch by the script’s own flag trains something else.`;
 /** How the hook ends its sentence where the loader's batches in parts would be another training, too. */
 const NOWHERE = 'nor would --cut loader train the same';
+/** How the hook says that the script makes its batches by itself, if it has any. */
+const NO_LOADER = 'without a torch DataLoader';
 
 /** The script took no batch size from the hook, which said why. */
 export function undriveable(goodbye: Goodbye, steps: number): Diagnosis {
   if (goodbye.reason === 'undriveable')
-    return userError(`The batch size cannot be set from outside: ${goodbye.message}.`, PLACEHOLDER);
+    return userError(
+      `The batch size cannot be set from outside: ${goodbye.message}.`,
+      goodbye.message.includes(NO_LOADER) ? PLACEHOLDER_BY_HAND : PLACEHOLDER,
+    );
   if (goodbye.reason === 'flood') {
     return userError(
       'The command writes to the socket of oomtune’s hook by itself, and is not listened to any more.',
@@ -91,7 +98,7 @@ export function usesOwnBatch(
   const cause = trains
     ? `The script trains with its own batch of ${own} and fails with ${tried}: ${elsewhere}.`
     : `The script runs out of memory with its own batch of ${own}, and fails in another way with ${tried}: ${elsewhere}.`;
-  return { ...failure, cause, advice: `${cause} ${PLACEHOLDER}` };
+  return { ...failure, cause, advice: `${cause} ${place === 'call' ? PLACEHOLDER_BY_HAND : PLACEHOLDER}` };
 }
 
 /** Who was to bring a size to the script, and did not. */
@@ -120,8 +127,8 @@ export function trainedAtItsOwn(verdict: Diagnosis, byHand: boolean): Diagnosis 
   if (verdict.class !== 'device_oom' || verdict.phase !== 'train') return null;
   if (byHand) return steppedByHand();
   const cause =
-    'The script ran out of memory at a batch of its own: it trains without a torch DataLoader, so that no size could be set.';
-  return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
+    'The script ran out of memory with what it trains on by itself: it has no torch DataLoader, so that no batch size could be set.';
+  return { ...userError(cause, PLACEHOLDER_BY_HAND), phase: 'train', cause };
 }
 
 /** The script ran out of memory before it had made an optimizer, and made none later either. */
