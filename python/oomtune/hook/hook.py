@@ -270,6 +270,10 @@ class Hook:
             if not self.reporter.reported:
                 self.report_loop_end()
             self._end_ancestors()
+        elif self.settings.probing and os.getpid() == self._pid and self.instrumentation is not None:
+            unseen = self.instrumentation.why_unseen()
+            if unseen is not None and not self.reporter.reported:
+                self.goodbye("undriveable", unseen)
 
     def report_loop_end(self) -> None:
         if not self._said_goodbye and self.instrumentation is not None:

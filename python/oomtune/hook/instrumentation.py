@@ -140,6 +140,10 @@ class Instrumentation:
         self._watch_search()
         self.controller = ProbeController(self)
 
+    def why_unseen(self) -> str | None:
+        """Why no size could be set in a script that has ended and trained; None: it was not so."""
+        return self.controller.why_unseen() if isinstance(self.controller, ProbeController) else None
+
     def deactivate(self) -> None:
         self.active = False
         self.accumulator.release()

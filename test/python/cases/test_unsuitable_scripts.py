@@ -34,6 +34,27 @@ class Bounds(unittest.TestCase):
         self.assert_given_up(result, why)
         self.assertLess(len(self.seen), 10)
 
+    def test_fewer_steps_than_are_waited_for(self):
+        result = self.run_in(
+            "w = torch.zeros(4, 2, requires_grad=True)\n"
+            "optimizer = torch.optim.SGD([w], lr=0.1)\n"
+            "for i in range(6): (data.tensors[0][:8] @ w).sum().backward(); optimizer.step()\n"
+        )
+        why = "the script trains without a torch DataLoader, and no call of a model with a batch was seen"
+        self.assertEqual([(m["reason"], m["message"]) for m in result.of("goodbye")], [("undriveable", why)])
+        self.assertEqual(self.seen, ["epilogue"])
+
+    def test_weights_that_are_stepped_by_hand_a_few_times(self):
+        result = self.run_in(
+            "model, optimizer = nn.Linear(4, 2), None\n"
+            "import gc; gc.collect()\n"
+            "for i in range(6): (data.tensors[0][:8] @ model.weight.T).sum().backward()\n"
+        )
+        self.assertEqual(result.one("goodbye")["message"], "the script trains without a torch optimizer")
+
+    def test_nothing_trained_is_nothing_said(self):
+        self.assertEqual(self.run_in("data.tensors[0].sum()\n").of("goodbye"), [])
+
     def test_a_few_steps_to_warm_up_are_allowed(self):
         result = self.run_in("for i in range(3): work(*data[:8])\n" + PLAIN, [probe(3)])
         self.assertEqual([m["micro_batch"] for m in result.of("measured")], [3])

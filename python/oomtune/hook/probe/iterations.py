@@ -121,6 +121,8 @@ NO_LOADER = 8
 NO_REQUEST = 128
 #: Backward passes without any optimizer after which it gives up.
 NO_OPTIMIZER = 32
+NO_CALL = "the script trains without a torch DataLoader, and no call of a model with a batch was seen"
+STEPS_BY_ITSELF = "the script trains without a torch optimizer"
 
 
 class Iterations:
@@ -159,9 +161,15 @@ class Iterations:
         if self.batches >= NO_STEP:
             return "no optimizer step in %d batches" % self.batches
         if not loaders and self.steps_without_request >= NO_LOADER:
-            return "the script trains without a torch DataLoader, and no call of a model with a batch was seen"
+            return NO_CALL
         if self.steps_without_request >= NO_REQUEST:
             return "the script makes step after step without asking its DataLoader for another batch"
         if not optimizers and self.backwards >= NO_OPTIMIZER:
-            return "the script trains without a torch optimizer"
+            return STEPS_BY_ITSELF
         return None
+
+    def why_unseen(self, optimizers: bool) -> str | None:
+        """Why nothing was seen to be set in a script without a loader that has ended; None: it has trained nothing."""
+        if self.steps_without_request:
+            return NO_CALL
+        return STEPS_BY_ITSELF if self.backwards and not optimizers else None

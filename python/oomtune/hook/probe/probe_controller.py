@@ -216,6 +216,13 @@ class ProbeController:
             self._set_request()
             self._hook.connection.send({**self.probe.measured_message(), "short": True})
 
+    def why_unseen(self) -> str | None:
+        """The script has ended, and trained where no size could be set: why. None: it trained nothing, or was about to be left alone for a
+        few steps more."""
+        if self.state != "waiting" or self._candidates.any or self._hook.waited_for_loader:
+            return None
+        return self._iterations.why_unseen(self._instrumentation.optimizers.exist())
+
     def _set_request(self) -> None:
         """For controllers whose first probe comes without an order."""
 
