@@ -72,6 +72,23 @@ describe('a size that does not reach the script', () => {
     },
   );
 
+  it('is said to be where the script may end, if it fails with it and trained at a smaller one', async () => {
+    const bench = workbench('find-batch', [python, 'remembers.py'], { budget: '60MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report).toMatchObject({ status: 'failed', failure: { class: 'user_error' } });
+    const [, failed, fitted] =
+      /^The program raised an error at micro-batch (\d+), and trained at (\d+)\.$/.exec(report.failure?.cause ?? '') ??
+      [];
+    expect(Number(failed)).toBeGreaterThan(96);
+    expect(Number(fitted)).toBeLessThanOrEqual(96);
+    expect(report.failure?.advice).toContain(`--max-batch ${fitted} then ends the search there`);
+    const within = workbench('find-batch', [python, 'remembers.py'], { budget: '60MiB', maxBatch: Number(fitted) });
+    expect(await findBatch(within.request, within.deps)).toMatchObject({
+      status: 'found',
+      max_micro_batch: Number(fitted),
+    });
+  });
+
   it('is said to be that where the script steps its weights without an optimizer', async () => {
     const bench = workbench('run', [python, join('by_hand', 'stepped_by_hand.py')], { budget: '40MiB' });
     const report = await runJob(bench.request, bench.deps);

@@ -27,6 +27,7 @@ import {
 import { mayBeOfFork, Processes } from './processes.js';
 import {
   endedUntrained,
+  failsAbove,
   neverReached,
   steppedByHand,
   trainedAtItsOwn,
@@ -223,7 +224,9 @@ export class Prober {
       this.#processes.unmade = unmade === true;
       return this.#fromFirstCall(probe);
     }
-    this.diagnosis = trainedAlone ?? this.diagnosis;
+    const fitted = this.#taken.get(rungName(probe.rung)) ?? 0;
+    const refuses = verdict.class === 'user_error' && !probe.knob && fitted > 0 && fitted < sizeOf(probe);
+    this.diagnosis = trainedAlone ?? (refuses ? failsAbove(fitted, sizeOf(probe), verdict) : this.diagnosis);
     const death = observeDeath(probe, ran, this.diagnosis, exit);
     const atOwn = verdict.class !== 'user_error' || failsAlone(death) ? null : await this.#atItsOwn(probe);
     if (atOwn !== 'ok' && atOwn !== 'device_oom') return death;

@@ -101,6 +101,15 @@ export function usesOwnBatch(
   return { ...failure, cause, advice: `${cause} ${place === 'call' ? PLACEHOLDER_BY_HAND : PLACEHOLDER}` };
 }
 
+/** The script raised an error at a size, and trained at a smaller one: a memory of former samples may have to hold a whole batch, say. */
+export function failsAbove(fitted: number, failed: number, failure: Diagnosis): Diagnosis {
+  return {
+    ...failure,
+    cause: `The program raised an error at micro-batch ${failed}, and trained at ${fitted}.`,
+    advice: `Its size may be the reason (a memory that has to hold a whole batch, say): --max-batch ${fitted} then ends the search there. If it is not, correct the program or its input.`,
+  };
+}
+
 /** Who was to bring a size to the script, and did not. */
 const unheeded = (carrier: Carrier): string =>
   carrier === 'env' ? 'it does not set its batch size from OOMTUNE_MICRO_BATCH' : 'its flag was not recognised';
