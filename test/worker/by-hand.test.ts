@@ -80,6 +80,8 @@ describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python })
     // Nobody but the script makes other batches: no command is offered that would have to.
     expect(report.apply?.oomtune).toEqual(report.apply?.own);
     expect(report.notes?.join(' ')).toContain('makes its batches without a DataLoader');
+    const isLarger = (report.config?.micro_batch ?? 0) > own;
+    expect(report.notes?.join(' ').includes('Samples were repeated where it made fewer than that')).toBe(isLarger);
     const fits = await really(python, script, word(max), budget);
     expect(fits).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
     const more = await really(python, script, word(Math.ceil(max * 1.05)), budget);

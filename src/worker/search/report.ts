@@ -200,7 +200,11 @@ export function byHandNotes(config: Config, target: Target, { loop }: SearchOutc
     loop.place === 'call'
       ? 'The script makes its batches without a DataLoader: sizes were set where it calls its model.'
       : 'The script uses its batch size elsewhere than in its DataLoader, too: its variables that hold it were set with it.';
+  const repeated =
+    loop.place === 'call' && config.micro_batch > (loop.own_batch ?? 0)
+      ? ' Samples were repeated where it made fewer than that, as it does where its data have no more.'
+      : '';
   return [
-    `${how} run trains on its own batches of ${loop.own_batch}, cut where they do not fit; batches of ${config.micro_batch} are made by the script's own setting.`,
+    `${how} run trains on its own batches of ${loop.own_batch}, cut where they do not fit; batches of ${config.micro_batch} are made by the script's own setting.${repeated}`,
   ];
 }

@@ -411,6 +411,30 @@ class AtCall(unittest.TestCase):
             [("few_rows", "The script's own data makes batches of at most 20")],
         )
 
+    def test_a_generator_that_makes_a_pass_of_the_earlier_size_has_no_lack_of_data(self):
+        result = self.drive(
+            "batch_size = 8\n"
+            "def batches(size):\n"
+            "    for start in range(0, 24, size): yield data[start:start + size]\n"
+            "while True:\n"
+            "    for x in batches(batch_size): step(model(x).sum())\n",
+            [probe(1, steps=6), probe(4, steps=9)],
+        )
+        self.assertIn("model (1, 4)", self.seen)
+        self.assertEqual(result.of("warn"), [])
+
+    def test_what_a_pass_has_left_for_its_last_batch_is_no_lack_of_data(self):
+        result = self.drive(
+            "batch_size = 8\n"
+            "while True:\n"
+            "    start = 0\n"
+            "    while start < 100:\n"
+            "        x = data[start:min(100, start + batch_size)]; start += len(x)\n"
+            "        step(nn.functional.cross_entropy(model(x), labels[:len(x)]))\n",
+            [probe(30, steps=4), probe(64, steps=6)],
+        )
+        self.assertEqual(result.of("warn"), [])
+
     def test_a_short_loop_is_kept_in(self):
         result = self.drive("for i in range(4): step(nn.functional.cross_entropy(model(data[:8]), labels[:8]))\n")
         if sys.version_info >= (3, 10):

@@ -67,6 +67,10 @@ class CallResizer:
         self._iterations = 0
         #: The script has made a batch of the wanted size.
         self._reached = False
+        #: The sizes that its variables had so far: a generator may make batches of one of them for a pass more.
+        self._asked: set[int] = set()
+        #: Rows of the latest batch that had fewer than the wanted ones; None: none had.
+        self._fewer: int | None = None
         #: The call that counts as one batch each time it is made.
         self._site: Any = None
         #: Backward passes when it was last made, and whether it is repeated without one in between.
@@ -115,7 +119,9 @@ class CallResizer:
         """From now on batches shall have `size` rows; until now they had `before` (None: nothing was asked for)."""
         # Code after the step may still use the earlier batch: the change comes with the next call.
         self._next = size
+        self._fewer = None
         if self._variables and self._follow is not False:
+            self._asked |= {self.rows or 1, before or 1}
             if before is not None and size != before:
                 self._before, self._iterations, self._reached = before, 0, False
             self._variables.set(size, sys._getframe())
@@ -220,8 +226,11 @@ class CallResizer:
             self._follow = False
             self._variables.restore(sys._getframe())
         self._stale = self._follow is True and rows == self._before and self._iterations < AHEAD
-        if self._follow and not self._stale and not self._reached and rows < size and self._iterations:
-            self._instrumentation.telemetry.warn("few_rows", FEW_ROWS % rows)
+        if self._follow and not self._stale and not self._reached and 0 < rows < size and rows not in self._asked:
+            # A pass ends with what is left (nothing, where its loop is run again): only the data's own limit comes twice.
+            if rows == self._fewer:
+                self._instrumentation.telemetry.warn("few_rows", FEW_ROWS % rows)
+            self._fewer = rows
         return self._stale
 
     # -- the first call
