@@ -13,7 +13,9 @@ export class Housekeeping {
   readonly #timers: NodeJS.Timeout[];
   #tidying = false;
 
-  constructor(private readonly parts: { store: Store; log: Log; settings: DaemonSettings; more?: () => void }) {
+  constructor(
+    private readonly parts: { store: Store; log: Log; settings: DaemonSettings; more?: () => Promise<void> },
+  ) {
     this.#timers = [
       setInterval(() => this.#boundLog(), LOOK_MS).unref(),
       setInterval(() => void this.#tidy(), parts.settings.tidyMs).unref(),
@@ -40,7 +42,7 @@ export class Housekeeping {
     try {
       await tidyRuns(store, log, settings.keptRuns ?? undefined);
       new JobBackups(store, log, 'ended').prune();
-      more?.();
+      await more?.();
     } catch (error) {
       log.warn({ err: error }, 'what ended jobs left on the disk could not be tidied');
     } finally {

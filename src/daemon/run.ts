@@ -76,7 +76,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     version,
     log,
   });
-  const housekeeping = new Housekeeping({ store, log, settings: all, more: () => system?.tidy() });
+  const housekeeping = new Housekeeping({ store, log, settings: all, more: async () => system?.tidy() });
   let http: HttpServer | null = null;
   let observer: Observer | null = null;
   try {

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { writeDurably } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
 import { systemText } from '../common/regular-file.js';
-import { readJson } from '../contract/fields.js';
+import { jobId, readJson } from '../contract/fields.js';
 import type { SubmittedEnvironment } from '../contract/job.js';
 import { type Shell, shell } from '../contract/shell.js';
 import { hostName, type Store } from '../store/index.js';
@@ -76,7 +76,7 @@ export async function sweepEnvironments(store: Store, isActive: (job: string) =>
   const names = readdirSync(settled).filter((name) => Date.now() - changed(join(settled, name)) > SETTLED_MS);
   const files = names
     .map((name) => ({ path: join(settled, name), job: name.split('.')[0] ?? '', id: name.split('.')[1] }))
-    .filter(({ job }) => !isActive(job));
+    .filter(({ job }) => jobId.safeParse(job).success && !isActive(job));
   const needed = await store.jobs.environments(files.map(({ job }) => job));
   for (const [at, { path, id }] of files.entries()) {
     const is = needed[at];

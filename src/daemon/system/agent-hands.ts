@@ -126,7 +126,7 @@ class AgentEnvironment extends LaunchEnvironment {
   }
 
   override forget(): void {
-    this.ask('forget').catch(() => {}); // the next `submit` of its user sweeps what was left
+    this.ask('forget').catch(() => {}); // what was left goes when agents tidy
   }
 }
 

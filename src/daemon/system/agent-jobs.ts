@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { z } from 'zod';
+import { jobId } from '../../contract/fields.js';
 import { recommendation } from '../../contract/recommendation.js';
 import { agentPatch, attachedRun, leaseWish } from '../../contract/system.js';
 import type { Runtime } from '../../runtime/types.js';
@@ -7,6 +8,7 @@ import type { Store, StoredJob } from '../../store/index.js';
 import type { HandedDeps } from '../hands.js';
 import { type Calls, call, notOffered } from './calls.js';
 import { LeaseDesk } from './lease-desk.js';
+import { MOST_ASKED, ownedEnvironments } from './owned-environments.js';
 import { OwnedRecommendations } from './owned-recommendations.js';
 
 interface AgentJob {
@@ -45,6 +47,8 @@ export class AgentJobs {
     { signal, note }: { signal: AbortSignal; note: (value: unknown) => void },
   ): Promise<unknown> {
     if (name === 'jobs.liveIds') return this.parts.store.jobs.liveIds();
+    if (name === 'jobs.environments')
+      return ownedEnvironments(this.parts.store, uid, z.array(jobId).max(MOST_ASKED).parse(args[0]));
     const found = this.#jobs.get(job);
     if (found === undefined || found.uid !== uid) throw notOffered(`${name} of ${job}`);
     const calls = this.#callsOf(found, signal, note);

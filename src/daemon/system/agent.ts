@@ -14,7 +14,7 @@ import { type AdoptedRun, OwnHands } from '../hands.js';
 import { LaunchEnvironment } from '../launch-environment.js';
 import { tellOf } from '../notify/tell.js';
 import { tidyHourly } from '../retention.js';
-import { forgetEnvironment, savedShell } from '../saved-environment.js';
+import { forgetEnvironment, savedShell, sweepEnvironments } from '../saved-environment.js';
 import { AGENT_ERRORS } from './agent-errors.js';
 import { Channel } from './channel.js';
 import { remoteLeasing } from './remote-leasing.js';
@@ -88,7 +88,7 @@ class Agent {
       ledger: async (dir: string) => (await this.#watch(dir))?.ledger() ?? null,
       pause: (dir: string, paused: boolean) => this.#hands.setPaused(dir, paused),
       drop: (job: StoredJob) => this.#hands.dropEarlierTries(job),
-      tidy: () => this.#tidy(),
+      tidy: (url: string) => this.#tidy(url),
     };
     signal.throwIfAborted();
     const answered = Object.hasOwn(answers, name) ? answers[name]?.(...(args as never[])) : undefined;
@@ -151,10 +151,15 @@ class Agent {
     return known;
   }
 
-  /** Old folders of jobs that have ended go, as everywhere. */
-  async #tidy(): Promise<void> {
-    const jobs = { liveIds: () => this.#channel.call<string[]>('jobs.liveIds', ['']) };
-    await tidyHourly(async () => ({ jobs }) as unknown as Store, this.#log);
+  /** Old folders of jobs that have ended go, as everywhere, and environments that nobody needs. `url`: of the daemon's store, as its clients know it. */
+  async #tidy(url: string): Promise<void> {
+    const jobs = {
+      liveIds: () => this.#channel.call<string[]>('jobs.liveIds', ['']),
+      environments: (ids: string[]) => this.#channel.call('jobs.environments', ['', ids]),
+    };
+    const store = { url, keys: { prefix: '' }, jobs } as unknown as Store;
+    await tidyHourly(async () => store, this.#log);
+    await sweepEnvironments(store, () => false);
   }
 }
 

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import type { Log } from '../../common/log.js';
+import { waitAtMost } from '../../common/within.js';
 import { HandsLost } from '../hands.js';
 import { AGENT_ERRORS } from './agent-errors.js';
 import { Channel, ChannelClosed, type OnCall } from './channel.js';
@@ -51,7 +52,16 @@ export class Agents {
   readonly #running = new Map<number, Running>();
   #closed = false;
 
-  constructor(private readonly parts: { peers: Peers; homes: Homes; calls: AgentCalls; log: Log }) {}
+  constructor(
+    private readonly parts: {
+      peers: Peers;
+      homes: Homes;
+      calls: AgentCalls;
+      /** What clients know the daemon's store by. */
+      url: string;
+      log: Log;
+    },
+  ) {}
 
   /** Throws HandsLost, or what the agent says. */
   async call<T>(uid: number, name: string, args: unknown[], onNote: (value: unknown) => void = () => {}): Promise<T> {
@@ -71,28 +81,42 @@ export class Agents {
     }
   }
 
-  /** Has each remove what old jobs of its user left on the disk, and ends those that had nothing to do since the last time. */
-  tidy(): void {
-    for (const [uid, agent] of this.#running) if (!agent.tidies) void this.#tidy(uid, agent);
+  /** Has each remove what jobs of its user left on the disk, and ends those that had nothing to do since the last time. `due`: users for whom one is started for it. */
+  async tidy(due: number[], tidied: (uid: number) => void): Promise<void> {
+    const tidy = async (uid: number, agent: Running) => (await this.#tidy(uid, agent)) && tidied(uid);
+    for (const [uid, agent] of this.#running) if (!agent.tidies) void tidy(uid, agent);
+    for (const uid of due) {
+      if (this.#closed || this.#running.has(uid)) continue;
+      try {
+        const agent = this.#of(uid);
+        agent.used = false;
+        await waitAtMost(tidy(uid, agent), START_MS); // one at a time, and whoever stops theirs keeps nobody from it
+      } catch (error) {
+        this.parts.log.warn({ err: error, uid }, 'the agent of a user cannot be started to tidy');
+      }
+    }
   }
 
-  /** It may be stopped by its user, and answer never. */
-  async #tidy(uid: number, agent: Running): Promise<void> {
+  /** It may be stopped by its user, and answer never. Whether it was done. */
+  async #tidy(uid: number, agent: Running): Promise<boolean> {
     const log = this.parts.log.child({ uid, agent: agent.child.pid });
     const { used } = agent;
     agent.used = false;
     agent.tidies = true;
+    let done = false;
     try {
       await agent.ready;
-      await agent.channel.call('tidy', []);
+      await agent.channel.call('tidy', [this.parts.url]);
+      done = true;
     } catch (error) {
       log.warn({ err: error }, 'what the jobs of a user left on the disk could not be tidied');
     }
     agent.tidies = false;
-    if (used || agent.used || agent.calls > 0 || agent.channel.closed) return;
+    if (used || agent.used || agent.calls > 0 || agent.channel.closed) return done;
     log.info('the agent of a user has nothing to do, and ends');
     agent.ends = true;
     agent.channel.close();
+    return done;
   }
 
   /** Lets go of what they run; they end by themselves. */

@@ -14,6 +14,7 @@ import { AgentJobs } from './agent-jobs.js';
 import { type AgentCalls, Agents } from './agents.js';
 import { Homes } from './homes.js';
 import { leaseCalls } from './lease-calls.js';
+import { DueSweeps } from './owned-environments.js';
 import { Peers } from './peer.js';
 import { readCalls } from './read-calls.js';
 import { SystemServer } from './server.js';
@@ -41,6 +42,8 @@ export class System {
   readonly #homes: Homes;
   readonly #log: Log;
   readonly #agents: Agents;
+  readonly #dueSweeps: DueSweeps;
+  #tidies = false;
   readonly #jobs: AgentJobs;
   readonly #server: SystemServer;
   readonly #readers: ReadersRedis;
@@ -53,7 +56,8 @@ export class System {
     const peers = new Peers(loadNative().addon, settings.adminGroup);
     this.#jobs = new AgentJobs({ store, runtime, runsOf: (uid) => homes.runsOf(uid) });
     const calls: AgentCalls = (...args) => this.#jobs.answer(...args);
-    this.#agents = new Agents({ peers, homes, calls, log });
+    this.#agents = new Agents({ peers, homes, calls, url: `unix://${settings.socket}`, log });
+    this.#dueSweeps = new DueSweeps(store);
     this.runtime = {
       devices: () => runtime.devices(),
       versions: () => runtime.versions(),
@@ -129,8 +133,14 @@ export class System {
   }
 
   /** Users' folders are tidied by their agents: the daemon opens nothing in them. */
-  tidy(): void {
-    this.#agents.tidy();
+  async tidy(): Promise<void> {
+    if (this.#tidies) return;
+    this.#tidies = true;
+    try {
+      await this.#agents.tidy(await this.#dueSweeps.users(), (uid) => this.#dueSweeps.swept(uid));
+    } finally {
+      this.#tidies = false;
+    }
   }
 
   async close(): Promise<void> {

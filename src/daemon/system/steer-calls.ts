@@ -7,6 +7,7 @@ import { hostName, type Store, type StoredJob } from '../../store/index.js';
 import { checkLimits, isAdmin, mostWaiting } from '../limits.js';
 import { notBegun } from '../submit.js';
 import { type Calls, call, id } from './calls.js';
+import { MOST_ASKED, ownedEnvironments } from './owned-environments.js';
 import type { Peer } from './peer.js';
 import { checkMaySteer } from './visible.js';
 
@@ -70,15 +71,9 @@ export function steerCalls(store: Store): Calls {
       if (theirs !== null) theirs.host = hostName();
       return jobs.retry(job, theirs);
     }),
-    'jobs.environments': call([z.array(id).max(10_000)], async ({ peer }, [ids]) => {
-      const all = await Promise.all(ids.map((job) => jobs.get(job).catch(() => null)));
-      const owed = await store.notify.owed();
-      return all.map((job) => {
-        if (job === null || job.uid !== peer.uid) return { is: 'missing' };
-        const needed = !ENDED_STATES.includes(job.state) || owed.has(job.job);
-        return { is: 'value', value: needed ? (job.environment?.file ?? null) : null };
-      });
-    }),
+    'jobs.environments': call([z.array(id).max(MOST_ASKED)], ({ peer }, [ids]) =>
+      ownedEnvironments(store, peer.uid, ids),
+    ),
   };
 }
 

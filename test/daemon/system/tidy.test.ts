@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { useHome } from '../../../src/common/home.js';
@@ -31,8 +31,8 @@ describe.skipIf(noUsers !== null)("what users' jobs leave", () => {
     await machine.close();
   });
 
-  const agents = async (): Promise<string[]> => {
-    const { stdout } = await alice.call(['-U', String(alice.uid), '-f', '__agent'], { program: ['pgrep'] });
+  const agents = async (user = alice): Promise<string[]> => {
+    const { stdout } = await user.call(['-U', String(user.uid), '-f', '__agent'], { program: ['pgrep'] });
     return stdout.split('\n').filter((line) => line !== '');
   };
 
@@ -47,6 +47,26 @@ describe.skipIf(noUsers !== null)("what users' jobs leave", () => {
     await until(() => !existsSync(old), 60);
     expect(existsSync(join(runs, job, '1'))).toBe(true);
     await until(async () => (await agents()).length === 0, 60);
+  });
+
+  it('is an environment, where nobody heard that its job ended: it goes, though its user does nothing any more', async () => {
+    const bob = machine.user();
+    const job = await bob.submit(['true'], ['--label', 'nowhere', '--env', 'TOKEN=secret']);
+    const folder = join(machine.home, 'users', String(bob.uid), 'daemon', 'environments');
+    const [file = ''] = readdirSync(folder);
+    expect(file).toContain(job);
+    const age = `touch -d '10 minutes ago' ${folder}/* ${folder}-swept`;
+    expect((await bob.call(['-c', age], { program: ['sh'] })).code).toBe(0);
+    // As `cancel` does it, but that its wake is lost
+    const { connection, keys } = store;
+    const ended = JSON.stringify(new Date().toISOString());
+    await connection.redis
+      .multi()
+      .hset(keys.job(job), 'state', 'cancelled', 'ended_at', ended)
+      .zrem(keys.live, job)
+      .exec();
+    await until(() => !existsSync(join(folder, file)), 60);
+    await until(async () => (await agents(bob)).length === 0, 60);
   });
 
   it('is no matter while a job runs: its agent stays, and the next is started when it is needed', async () => {
