@@ -26,6 +26,9 @@ export function passwordRemedy(url: string | null): string {
     : `Put it into the URL: ${BY_TCP}.`;
 }
 
+/** How it is said that a key is of another type. */
+export const WRONG_TYPE = 'a key of oomtune holds something else';
+
 /** First words of Redis's error replies: what they mean, and what to do. */
 const REDIS: Record<string, [why: string, remedy: string]> = {
   READONLY: ['it is a read-only replica', 'Give the URL of the primary.'],
@@ -44,7 +47,7 @@ const REDIS: Record<string, [why: string, remedy: string]> = {
   CLUSTERDOWN: ['its cluster is down', 'Mend the cluster.'],
   MOVED: ['it is one node of a cluster', 'Use a Redis that is no cluster, or the node that has the slot of {oomtune}.'],
   WRONGTYPE: [
-    'a key of oomtune holds something else',
+    WRONG_TYPE,
     'Delete the key (docs/reference/redis.md has the type of each), or choose another OOMTUNE_PREFIX.',
   ],
 };
@@ -117,8 +120,10 @@ function refusedByRedis(error: Error): OomtuneError | null {
   });
 }
 
-/** The keys of the command that failed, by the client's own error; empty: it does not say. A script is not told which of its keys it was. */
+/** The keys that hold something else, where they are known, or those of the command that failed, by the client's own error; empty: it does not say. */
 function keysOf(error: Error): string {
+  const { wrongKeys } = error as { wrongKeys?: string[] };
+  if (wrongKeys !== undefined) return ` (${wrongKeys.join(', ')})`;
   const { name = '', args = [] } = (error as { command?: { name?: string; args?: unknown[] } }).command ?? {};
   const keys = name.startsWith('eval') ? args.slice(2, 2 + Number(args[1])) : args.slice(0, 1);
   return keys.length === 0 ? '' : ` (${keys.length > 1 ? 'one of ' : ''}${keys.join(', ')})`;

@@ -62,3 +62,18 @@ export function keysUnder(word = process.env.OOMTUNE_PREFIX || 'oomtune') {
 }
 
 export type Keys = Readonly<ReturnType<typeof keysUnder>>;
+
+/** What keys hold, as TYPE says it, by the first word after the prefix. */
+const TYPES: Record<string, string> = {
+  ...{ config: 'hash', configs: 'zset', knobs: 'zset', events: 'stream' },
+  ...{ job: 'hash', jobs: 'zset', live: 'zset', pending: 'set', labels: 'hash' },
+  ...{ log: 'stream', memory: 'string', sweep: 'string', durations: 'list', pair: 'string' },
+  ...{ leases: 'hash', 'lease-queue': 'hash', usage: 'hash', host: 'string', hosts: 'zset' },
+  ...{ notify: 'hash', refused: 'list' },
+};
+
+/** Whether a key of oomtune may be of this type. */
+export function mayBe(key: string, type: string): boolean {
+  const [, word = ''] = /^\{[^}]*\}:([^:]*)/.exec(key) ?? [];
+  return type === 'none' || (TYPES[word] ?? type) === type;
+}

@@ -60,7 +60,11 @@ export class LogTails {
         const ended = await options.ended(); // asked before the last look: nothing is written after the end
         const ms = ended ? 1 : 1000;
         const look = () => redis.xreadBuffer('COUNT', 16, 'BLOCK', ms, 'STREAMS', this.keys.log(job), last);
-        const reply = await retry(look, { signal: options.signal, onRefused: this.connection.onRefused });
+        const reply = await retry(look, {
+          signal: options.signal,
+          onRefused: this.connection.onRefused,
+          attended: true,
+        });
         const entries = (reply?.[0]?.[1] ?? []) as unknown as Entry[];
         for (const entry of entries) {
           last = entry[0];

@@ -15,13 +15,14 @@ const ASKED: ReadonlySet<PropertyKey> = new Set([
   'usage',
 ]);
 
-/** The store for who follows something: where Redis answers with an error, each call waits as in an outage. `from`: before that it fails at once. */
+/** The store for who follows something: where Redis answers with an error, each call waits as in an outage, unless only somebody can mend it. `from`: before that it fails at once. */
 export function patient<S extends { connection: Pick<Connection, 'onRefused'> }>(
   store: S,
   signal: AbortSignal,
   from: () => boolean = () => true,
 ): S {
-  const ask = <T>(call: () => Promise<T>): Promise<T> => retry(call, { signal, onRefused: store.connection.onRefused });
+  const ask = <T>(call: () => Promise<T>): Promise<T> =>
+    retry(call, { signal, onRefused: store.connection.onRefused, attended: true });
   const patientPart = (part: object): object =>
     new Proxy(part, {
       get(target, name) {

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Redis } from 'ioredis';
+import { mayBe } from './keys.js';
+import { isWrongType } from './replies.js';
 
 /** A script of lua/, each one atomic step. Its first lines say what it takes and answers. A test checks the names in use. */
 export type ScriptName = `${'config' | 'host' | 'job' | 'lease' | 'queue' | 'record'}/${string}`;
@@ -22,5 +24,14 @@ export function runScript(redis: Redis, name: ScriptName, keys: string[], args: 
   const client = redis as unknown as Record<ScriptName, Command | undefined>;
   if (client[name] === undefined) redis.defineCommand(name, { lua: textOf(name) });
   const command = client[name] as Command;
-  return command.call(redis, keys.length, ...keys, ...args);
+  return command.call(redis, keys.length, ...keys, ...args).catch(async (error: unknown) => {
+    throw isWrongType(error) ? await withWrongKeys(redis, error, keys) : error;
+  });
+}
+
+/** A script is not told which of its keys is of another type: the error learns it, where Redis says so. */
+async function withWrongKeys(redis: Redis, error: Error, keys: string[]): Promise<Error> {
+  const types = await Promise.all(keys.map((key) => redis.type(key))).catch(() => null);
+  const wrongKeys = keys.filter((key, at) => types !== null && !mayBe(key, types[at] ?? 'none'));
+  return wrongKeys.length === 0 ? error : Object.assign(error, { wrongKeys });
 }

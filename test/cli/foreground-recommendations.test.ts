@@ -52,3 +52,24 @@ test('a command that has begun goes on after so long, with a note; one that has 
   expect(await records.get(found.key)).toMatchObject({ key: found.key });
   await lease.release();
 });
+
+test('a key of another type is told at once, with its name: no time mends it', async () => {
+  const { recommendations: all, leasing, connection, keys } = store;
+  const notes: string[] = [];
+  const { signal } = new AbortController();
+  const records = new ForegroundRecommendations({
+    ...{ all, signal, note: (text: string) => void notes.push(text), onRefused: () => {} },
+  });
+  const wish = { devices: [gpu(0)], count: 1, bytes: null, share: false, onWait: () => {} };
+  const lease = await records.leasing(leasing).acquire({ ...wish, owner: 'j-wrongtype', signal });
+  await connection.redis.rename(keys.configs, 'kept').catch(() => {});
+  await connection.redis.set(keys.configs, 'x');
+  const since = Date.now();
+  await records.put(recommendation(), null);
+  expect(Date.now() - since).toBeLessThan(2000);
+  expect(notes).toEqual([
+    expect.stringMatching(/is not recorded as .*something else \(\{oomtune\}:configs\)\. Delete the key/),
+  ]);
+  await connection.redis.del(keys.configs);
+  await lease.release();
+});

@@ -84,6 +84,20 @@ describe('a Redis that refuses while something is found', () => {
   }, 120_000);
 });
 
+describe('a Redis that refuses after a job was queued', () => {
+  it('is no failure of submit, which has told the one document by then', async () => {
+    const { port, stop } = await startRedis();
+    stops.push(stop);
+    const env = { OOMTUNE_REDIS_URL: `redis://127.0.0.1:${port}` };
+    cli(port, 'SET', '{oomtune}:hosts', 'x');
+    const { code, stdout, stderr } = await oomtune.call(['submit', '--json', '--device', 'cpu', '--', 'true'], { env });
+    expect(code, stderr).toBe(0);
+    const { job } = JSON.parse(stdout) as { job: string };
+    expect(cli(port, 'HGET', `{oomtune}:job:${job}`, 'state').trim()).toBe('queued');
+    expect(stderr).toMatch(/note: It is queued, but .*something else \(\{oomtune\}:hosts\)\. Delete the key/);
+  });
+});
+
 describe('verbs that follow, and a Redis that refuses', () => {
   const word = ['-a', 'word'];
   it.each([

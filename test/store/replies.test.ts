@@ -2,7 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { refusal, remedyOf, replyInWords } from '../../src/common/refusal.js';
-import { isRefusal, openStore, retry, type Store } from '../../src/store/index.js';
+import { isRefusal, openStore, patient, retry, type Store } from '../../src/store/index.js';
+import { mayBe } from '../../src/store/keys.js';
 import { readFields, readHashes, valueIn, write } from '../../src/store/replies.js';
 import { failure, ROOT, startRedis } from './home.js';
 import { job } from './samples.js';
@@ -69,6 +70,20 @@ test('a key that holds something else is named', async () => {
   expect(await names(redis.eval(script, 2, 'other', 'text', 'argument'))).toContain(
     'something else (one of other, text)',
   );
+  const { keys, jobs } = store;
+  await redis.set(keys.pending, 'x');
+  expect(await names(jobs.create(job()))).toContain('something else ({oomtune}:pending).');
+  const all = Object.values(keys).map((key) => (typeof key === 'function' ? key('a', 'b' as never, 'c') : key));
+  const named = all.filter((key) => ![keys.prefix, keys.wake, keys.aside('a', 'b' as never)].includes(key));
+  expect(named.filter((key) => mayBe(key, 'vectorset'))).toEqual([]); // of each the type is known
+});
+
+test('who follows something is told of a key of another type at once', async () => {
+  const { redis } = store.connection;
+  await redis.set(store.keys.hosts, 'x');
+  const follower = patient(store, new AbortController().signal);
+  const error = await failure(follower.hosts.list());
+  expect(refusal(error, null)?.message).toContain('something else ({oomtune}:hosts)');
 });
 
 describe('a job whose record cannot be read', () => {

@@ -1,7 +1,7 @@
-import { usageError } from '../../common/errors.js';
+import { OomtuneError, usageError } from '../../common/errors.js';
 import type { JobRecord } from '../../contract/job.js';
 import { withheldNote } from '../../daemon/withheld.js';
-import { hostName, type NamedJob, type Store } from '../../store/index.js';
+import { hostName, isRefusal, type NamedJob, type Store } from '../../store/index.js';
 import { knobNames } from '../../worker/command/placeholders.js';
 import { findProgram } from '../../worker/command/program.js';
 import { nothingRecorded } from '../../worker/knob/nothing-recorded.js';
@@ -41,7 +41,7 @@ export default (async ({ options, command }, context) => {
   }
   const store = await context.store();
   await checkKnobs(store, first);
-  const { deadEndOf, submitJob, submitSweep, submitToSlurm, sweepName } = await import('../../daemon/index.js');
+  const { submitJob, submitSweep, submitToSlurm, sweepName } = await import('../../daemon/index.js');
   const onNamed = (name: string, found: NamedJob): void => sayWhich(name, found, out);
   const submission = { command, options: jobOptions, environment: withNotify(process.env, options.notify), onNamed };
   const group = sweep === null ? null : { members, atOnce: sweep.atOnce };
@@ -59,15 +59,29 @@ export default (async ({ options, command }, context) => {
   const ids = jobs.map((one) => one.job);
   if (out.json) out.document('submit', { schema: 1, job: job.job, ...(sweep === null ? {} : { jobs: ids }) });
   else out.data(ids.join('\n'));
-  const end = cluster === null ? await deadEndOf(store, job) : null;
-  if (end !== null) out.note(`note: ${end.dead}: it fails when a daemon takes it. ${end.advice}`);
-  if (cluster === null && jobOptions.notify) await sayWhoTells(store, out);
-  const idle = cluster === null ? await nobodyRuns(store, jobOptions.host) : null;
-  if (idle !== null) out.note(`note: ${idle}`);
-  const here = jobOptions.host === null || jobOptions.host === hostName();
-  if (idle !== null && here && !out.json && canAsk()) context.afterwards.push(() => offerDaemon(store, context));
+  if (cluster !== null) return 0;
+  await sayWhatIsAhead(store, job, context).catch((error: unknown) => {
+    if (!isRefusal(error) && !(error instanceof OomtuneError)) throw error;
+    const { message, remedy } = asOomtuneError(error, 'submit');
+    out.note(`note: It is queued, but what is ahead of it cannot be read: ${message} ${remedy}`);
+  });
   return 0;
 }) satisfies Verb;
+
+/** What will keep it from starting. It is queued and told by now: what cannot be read of this is no failure. */
+async function sayWhatIsAhead(store: Store, job: JobRecord, context: Context): Promise<void> {
+  const { out } = context;
+  const { host, notify } = job.options;
+  const { deadEndOf } = await import('../../daemon/index.js');
+  const end = await deadEndOf(store, job);
+  if (end !== null) out.note(`note: ${end.dead}: it fails when a daemon takes it. ${end.advice}`);
+  if (notify) await sayWhoTells(store, out);
+  const idle = await nobodyRuns(store, host);
+  if (idle === null) return;
+  out.note(`note: ${idle}`);
+  if ((host === null || host === hostName()) && !out.json && canAsk())
+    context.afterwards.push(() => offerDaemon(store, context));
+}
 
 /** A value of the command's own that no search has found is none that a job could find: said now, not after hours in the queue. */
 async function checkKnobs(store: Store, command: string[]): Promise<void> {
