@@ -35,11 +35,12 @@ export async function silenceAbout(store: Store, id: string): Promise<string | n
 export const lives = ({ host, alive, info }: KnownHost): boolean =>
   alive && !(host === hostName() && info !== null && wasKilled(host, info.pid));
 
+/** As much of a job as tells how it stands. */
+type Standing = Pick<JobRecord, 'job' | 'host' | 'state' | 'reason' | 'ended_at'> &
+  Partial<Pick<StoredJob, 'slurm' | 'cancelAsked'>>;
+
 /** The jobs as they stand for whoever asks now: nobody else can write that their host is silent, that no daemon is left, or that Redis takes no writes. */
-export async function withSilence<J extends JobRecord & Partial<Pick<StoredJob, 'cancelAsked'>>>(
-  store: Store,
-  jobs: J[],
-): Promise<J[]> {
+export async function withSilence<J extends Standing>(store: Store, jobs: J[]): Promise<J[]> {
   if (!jobs.some((job) => job.ended_at === null)) return jobs;
   const hosts = await store.hosts.list();
   const nobody = !hosts.some(lives);

@@ -1,6 +1,7 @@
 import { Alarm } from '../common/within.js';
 import { ENDED_STATES, type JobRecord } from '../contract/job.js';
 import { patient, type Store } from '../store/index.js';
+import { withSilence } from './silence.js';
 import { followSlurm } from './slurm/follow.js';
 import { known } from './steer.js';
 
@@ -75,8 +76,9 @@ export async function waitForJobs(
           continue;
         }
         if (!ENDED_STATES.includes(job.state)) {
-          if (job.reason !== null && reasons.get(id) !== job.reason) onReason(job);
-          reasons.set(id, job.reason);
+          const [now = job] = await withSilence(store, [job]);
+          if (now.reason !== null && reasons.get(id) !== now.reason) onReason(now);
+          reasons.set(id, now.reason);
           continue;
         }
         ended.set(id, job);

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { JobRecord } from '../../src/contract/job.js';
-import { newJobId } from '../../src/store/index.js';
+import { waitForJobs } from '../../src/daemon/index.js';
+import { newJobId, openStore } from '../../src/store/index.js';
 import { until, useHome } from '../store/home.js';
 import { GIB, job, options, recommendation } from '../store/samples.js';
 import { observation } from './search.js';
@@ -44,8 +45,36 @@ describe('the stream of all jobs', () => {
     const three = await create({ name: 'three' });
     await stream.until('jobs', has(three, 'queued'));
     // Reasons change without an event
-    await dashboard.store.jobs.patch(two, { reason: 'no host has 8 GPUs' });
-    await stream.until('jobs', (data) => (data.rows as Rows).some((row) => row.reason === 'no host has 8 GPUs'));
+    await dashboard.store.jobs.patch(two, { reason: 'waits for 8 GPUs' });
+    await stream.until('jobs', (data) => (data.rows as Rows).some((row) => row.reason === 'waits for 8 GPUs'));
+    stream.close();
+  });
+
+  it('says of a job that waits what `status` and `wait` say: here that Redis takes no writes', async () => {
+    const id = await create({ name: 'waits', reason: 'waits for a GPU' });
+    const { store } = dashboard;
+    const stream = await follow('/api/stream');
+    const full = 'Redis takes no writes: it is full (maxmemory). Raise its maxmemory, or use another Redis';
+    await store.connection.redis.config('SET', 'maxmemory', '1');
+    try {
+      await stream.until('jobs', (data) => (data.rows as Rows).some((row) => row.job === id && row.reason === full));
+      expect((await dashboard.ask(`/api/jobs/${id}`)).json.reason).toBe(full);
+      const stop = new AbortController();
+      const reasons: (string | null)[] = [];
+      const onReason = ({ reason }: JobRecord): void => {
+        reasons.push(reason);
+        stop.abort();
+      };
+      const own = await openStore({ onOutage: () => {} });
+      await waitForJobs(own, [id], stop.signal, () => {}, onReason).catch(() => {});
+      await own.close();
+      expect(reasons).toEqual([full]);
+    } finally {
+      await store.connection.redis.config('SET', 'maxmemory', '0');
+    }
+    await stream.until('jobs', (data) =>
+      (data.rows as Rows).some((row) => row.job === id && row.reason === 'waits for a GPU'),
+    );
     stream.close();
   });
 

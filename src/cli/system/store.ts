@@ -94,7 +94,7 @@ export function systemStore(path: string, channel: Channel): Store {
           data: Buffer.from(piece.data, 'base64'),
         })),
     },
-    refusalOfWrites: async () => null, // what its Redis refuses the daemon answers with
+    refusalOfWrites: () => call<string | null>('refusalOfWrites', []),
     events: wakes(line),
     close: async () => line.channel.close(),
   };

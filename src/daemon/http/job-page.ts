@@ -9,6 +9,7 @@ import { type Store, type StoredJob, shortWait } from '../../store/index.js';
 import { curvesOf } from '../../tuner/curve.js';
 import { peakBytes } from '../../tuner/index.js';
 import { jobBudget, jobMemory, partsOf } from '../../worker/index.js';
+import { withSilence } from '../silence.js';
 import type { JobFigures } from './job-figures.js';
 import type { Reasons } from './reasons.js';
 import { repeatCommand } from './repeat.js';
@@ -22,11 +23,12 @@ export async function jobPage(
   id: string,
   ledgerBudget: number | null,
 ): Promise<JobPage | null> {
-  const job = await store.jobs.get(id);
-  if (job === null || job.job !== id) return null;
-  const found = job.key === null ? null : await store.recommendations.get(job.key);
-  const budget = jobBudget(job, found, ledgerBudget);
-  const memory = jobMemory(job, budget) ?? found?.memory ?? null;
+  const found = await store.jobs.get(id);
+  if (found === null || found.job !== id) return null;
+  const [job = found] = await withSilence(store, [found]);
+  const recorded = job.key === null ? null : await store.recommendations.get(job.key);
+  const budget = jobBudget(job, recorded, ledgerBudget);
+  const memory = jobMemory(job, budget) ?? recorded?.memory ?? null;
   return {
     ...factsOf(job),
     summary: job.reason === null ? null : shortWait(job.reason),
@@ -47,10 +49,10 @@ export async function jobPage(
     launches: job.launches.map(({ launch, purpose, config: used }) => {
       return { launch, purpose, micro_batch: used?.micro_batch ?? null, accumulation: used?.accumulation ?? null };
     }),
-    steps: stepsOf(job, found, reasons),
+    steps: stepsOf(job, recorded, reasons),
     curves: curvesOf(job.journal, budget),
     memory: memory === null ? null : partedPeak(memory),
-    recommendation: found === null ? null : shown(found),
+    recommendation: recorded === null ? null : shown(recorded),
     actions: actionsOf(job),
   };
 }

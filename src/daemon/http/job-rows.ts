@@ -6,7 +6,8 @@ import type { LiveFigures, Row } from '../../contract/http.js';
 import { jobFacts } from '../../contract/job.js';
 import { jobOptions } from '../../contract/options.js';
 import { config } from '../../contract/rung.js';
-import { type Store, shortWait } from '../../store/index.js';
+import { type Store, type StoredJob, shortWait } from '../../store/index.js';
+import { withSilence } from '../silence.js';
 import type { JobFigures } from './job-figures.js';
 
 const rowRecord = jobFacts.extend({
@@ -16,11 +17,14 @@ const rowRecord = jobFacts.extend({
 });
 
 /** The fields to read, in this order, without command and journal, which may be long. */
-const ROW_FIELDS = [...Object.keys(rowRecord.shape), 'cancel'];
+const ROW_FIELDS = [...Object.keys(rowRecord.shape), 'cancel', 'slurm'];
+
+/** Fields that are words, and no JSON. */
+const RAW = new Set(['state', 'cancel']);
 
 const REASON_LENGTH = 500;
 
-type RecordRow = z.infer<typeof rowRecord> & { cancelling: boolean };
+type RecordRow = z.infer<typeof rowRecord> & Pick<StoredJob, 'cancelAsked' | 'slurm'>;
 
 /** Null: the record is gone or unreadable. */
 function readRow(job: string, values: (string | null)[]): RecordRow | null {
@@ -28,20 +32,23 @@ function readRow(job: string, values: (string | null)[]): RecordRow | null {
   try {
     for (const [at, name] of ROW_FIELDS.entries()) {
       const value = values[at] ?? null;
-      record[name] = value === null || name === 'state' || name === 'cancel' ? value : JSON.parse(value);
+      record[name] = value === null || RAW.has(name) ? value : JSON.parse(value);
     }
   } catch {
     return null;
   }
   const parsed = rowRecord.safeParse(record);
   if (!parsed.success) return null;
-  return { ...parsed.data, job, cancelling: record.cancel !== null && parsed.data.ended_at === null };
+  const { cancel, slurm } = record as { cancel: string | null; slurm: RecordRow['slurm'] };
+  return { ...parsed.data, job, cancelAsked: cancel, slurm };
 }
 
-function shown({ failure, config, options, reason, ...rest }: RecordRow, figures: LiveFigures): Row {
+function shown(record: RecordRow, figures: LiveFigures): Row {
+  const { failure, config, options, reason, cancelAsked, slurm: _, ...rest } = record;
   return {
     ...rest,
     ...figures,
+    cancelling: cancelAsked !== null && rest.ended_at === null,
     reason: cut(reason),
     summary: reason === null ? null : cut(shortWait(reason)),
     failure: failure?.class ?? null,
@@ -141,9 +148,15 @@ export class JobRows {
 
   async #refresh(ids: string[]): Promise<RowChange> {
     const change: RowChange = { rows: [], gone: [] };
-    const records = (await this.store.jobs.fields(ids, ROW_FIELDS)).map((values, at) =>
+    const read = (await this.store.jobs.fields(ids, ROW_FIELDS)).map((values, at) =>
       values === null ? null : readRow(ids[at] as string, values),
     );
+    const standing = await withSilence(
+      this.store,
+      read.filter((one) => one !== null),
+    );
+    const byId = new Map(standing.map((one) => [one.job, one]));
+    const records = read.map((one) => one && (byId.get(one.job) ?? one));
     const figures = await Promise.all(records.map((record) => record && this.figures.of(record)));
     for (const [at, record] of records.entries())
       this.#take(ids[at] as string, record && shown(record, figures[at] as LiveFigures), change);

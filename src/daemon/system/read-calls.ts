@@ -33,6 +33,7 @@ export function readCalls(store: Store, about: AboutDaemon): Calls {
       jobs: (await jobs.counts()).live,
       lacks: (await hosts.list()).find((one) => one.host === hostName())?.info?.lacks ?? null,
     })),
+    refusalOfWrites: call([], () => store.refusalOfWrites()),
     'jobs.get': call([handle], ({ peer }, [name]) => get(peer, name)),
     'jobs.find': call([handle], async ({ peer }, [name]) => {
       const found = await jobs.find(name);
