@@ -118,7 +118,9 @@ def _own_redis() -> str | None:
         system = os.environ.get("OOMTUNE_SYSTEM_SOCKET", "/run/oomtune/oomtune.sock")
         if system and os.path.exists(system):
             return None
-        state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+        state = os.environ.get("XDG_STATE_HOME", "")
+        if not os.path.isabs(state):
+            state = os.path.join(os.path.expanduser("~"), ".local", "state")
         home = os.path.join(state, "oomtune")
     path = os.path.join(os.path.abspath(home), "redis", "redis.sock")
     return unix_url(path) if _listens(path) else None

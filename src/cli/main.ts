@@ -3,6 +3,7 @@ import { CommanderError } from 'commander';
 import { checkSeconds, longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
+import { anchorHome } from '../common/home.js';
 import { logLevel } from '../common/log-level.js';
 import { pathsOf } from '../worker/command/named-paths.js';
 import { type Context, createContext } from './context.js';
@@ -74,6 +75,7 @@ async function main(argv: string[]): Promise<number> {
   }, command);
   try {
     checkWords(argv);
+    anchorHome();
     const asked = program.commands.find((known) => known.name() === verbOf(head));
     await program.parseAsync(asked === undefined || takesCommand.has(asked) ? head : argv, { from: 'user' });
     return called.code;

@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { isAbsolute, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { OomtuneError } from './errors.js';
 import { privateFolder } from './private-folder.js';
@@ -27,6 +27,11 @@ export function useHome(path: string): void {
   given = path;
 }
 
+/** A relative home is one of the folder that a command is called in, also for a daemon and jobs, which work in others. */
+export function anchorHome(environment: NodeJS.ProcessEnv = process.env): void {
+  if (environment.OOMTUNE_HOME) environment.OOMTUNE_HOME = resolve(environment.OOMTUNE_HOME);
+}
+
 /** Where the machine's daemon listens, if there is one: OOMTUNE_SYSTEM_SOCKET; null: that is empty, for who wants none. */
 export function systemSocket(): string | null {
   const { OOMTUNE_SYSTEM_SOCKET: path = '/run/oomtune/oomtune.sock' } = process.env;
@@ -37,7 +42,9 @@ export function systemSocket(): string | null {
 export function homePath(): string {
   if (given !== null) return given;
   const { OOMTUNE_HOME, XDG_STATE_HOME } = process.env;
-  return resolve(OOMTUNE_HOME || join(XDG_STATE_HOME || join(userFolder(), '.local', 'state'), 'oomtune'));
+  if (OOMTUNE_HOME) return resolve(OOMTUNE_HOME);
+  const state = XDG_STATE_HOME && isAbsolute(XDG_STATE_HOME) ? XDG_STATE_HOME : null; // a relative one is invalid by XDG's own rule
+  return resolve(state ?? join(userFolder(), '.local', 'state'), 'oomtune');
 }
 
 function userFolder(): string {

@@ -61,6 +61,23 @@ describe('a state folder', () => {
     expect(readdirSync(join(place, 'redis')).filter((file) => /conf\./.test(file))).toEqual([]);
   });
 
+  it('by a relative path is that of a daemon and of its jobs, too', async () => {
+    const cwd = join(folder, 'called-in');
+    mkdirSync(cwd);
+    const how = { env: { OOMTUNE_HOME: 'mine' }, cwd };
+    stops.push(async () => {
+      await oomtune.call(['daemon', 'stop', '--kill'], how);
+      await oomtune.call(['redis', 'stop'], how);
+    });
+    const started = await oomtune.call(['daemon', 'start', '--http-port', '0'], how);
+    expect(started.code, started.stderr).toBe(0);
+    const says = ['sh', '-c', 'echo "home $OOMTUNE_HOME"'];
+    const { stdout: job } = await oomtune.call(['submit', '--device', 'cpu', '--cwd', '/', '--', ...says], how);
+    expect((await oomtune.call(['wait', job.trim()], how)).code).toBe(0);
+    expect((await oomtune.call(['logs', job.trim()], how)).stdout).toContain(`home ${join(cwd, 'mine')}\n`);
+    expect(readdirSync(join(cwd, 'mine'))).not.toContain('mine');
+  });
+
   it('that is full is told as that, wherever the write failed', () => {
     const full = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
     expect(refusal(full, '/home/oomtune')).toMatchObject({

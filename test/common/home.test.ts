@@ -21,6 +21,10 @@ test('who has neither HOME nor an entry in /etc/passwd is told to set OOMTUNE_HO
     expect(asOomtuneError(Object.assign(new Error('another'), { code, path: '/' }), null).code).toBe(
       'OOMTUNE_INTERNAL',
     );
+  vi.stubEnv('XDG_STATE_HOME', 'relative');
+  expect(homePath).toThrow(expect.objectContaining({ code: 'OOMTUNE_HOME_UNUSABLE' })); // as if it were not set
+  vi.stubEnv('XDG_STATE_HOME', '/state');
+  expect(homePath()).toBe('/state/oomtune');
   vi.stubEnv('OOMTUNE_HOME', '/elsewhere');
   expect(homePath()).toBe('/elsewhere');
 });
