@@ -197,6 +197,22 @@ describe.skipIf(noUsers !== null)('a daemon for several users', () => {
     channel.close();
   });
 
+  it('offers what every verb that looks needs, also of a job that runs', async () => {
+    const job = await alice.submit(['sleep', '100'], ['--name', 'runs']);
+    await until(async () => (await (await machine.store()).jobs.get(job))?.state === 'running', 60);
+    for (const args of [
+      ...[['top'], ['status'], ['status', '--users'], ['status', job], ['explain', job], ['logs', job], ['devices']],
+      ...[['recommend'], ['doctor'], ['daemon', 'status']],
+    ]) {
+      for (const more of [[], ['--json']]) {
+        const { stdout, stderr } = await alice.call([...args, ...more]);
+        expect(`${stdout}${stderr}`, args.join(' ')).not.toMatch(/does not offer|OOMTUNE_INTERNAL/);
+        if (more.length > 0) expect(Object.keys(JSON.parse(stdout)), args.join(' ')).not.toContain('error');
+      }
+    }
+    expect((await alice.call(['cancel', job])).code).toBe(0);
+  });
+
   it('says what it does not offer, and where it is when it does not answer', async () => {
     const offered = await alice.script(`
       const { connect } = await import('node:net');
