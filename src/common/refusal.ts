@@ -111,9 +111,18 @@ function wordOf(reply: string): string {
   return /WRONGTYPE|^[A-Z]+/.exec(reply.replace(IN_SCRIPT, ''))?.[0] ?? '';
 }
 
+/** For an error reply that is not known here: of another version, of a proxy, or of a service that leaves commands out. */
+const UNKNOWN_REMEDY = '`oomtune doctor` examines it, and its log may say why.';
+
+/** Whether a script of ours met an error that is none of Redis's own: no user can mend it. */
+const isFaultOfScript = (reply: string): boolean =>
+  wordOf(reply) === 'ERR' &&
+  (IN_SCRIPT.test(reply) || AT_SCRIPT.test(reply)) &&
+  !/unknown (redis )?command/i.test(reply);
+
 function refusedByRedis(error: Error): OomtuneError | null {
-  const [why, remedy] = meaningOf(error.message) ?? [];
-  if (why === undefined || remedy === undefined) return null;
+  if (isFaultOfScript(error.message)) return null;
+  const [why, remedy] = meaningOf(error.message) ?? [replyInWords(error.message).replace(/\.$/, ''), UNKNOWN_REMEDY];
   const keys = error.message.includes('WRONGTYPE') ? keysOf(error) : '';
   return new OomtuneError('OOMTUNE_REDIS_REFUSED', `Redis refused a command: ${why}${keys}.`, remedy, {
     cause: new Error(error.message), // not the client's own error: that one carries the command's arguments

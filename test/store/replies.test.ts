@@ -169,6 +169,19 @@ test('a refusal is told in words, without where in a script it was met, and a pa
   expect(refusal(reply, null)?.remedy).toMatch(/redis:\/\/:password@host:6379.*unix:\/\/\//);
 });
 
+test('an error of Redis that is not known is one of Redis, and one that a script of ours ran into is one of ours', async () => {
+  const of = (reply: string) => refusal(Object.assign(new Error(reply), { name: 'ReplyError' }), null);
+  expect(of('ERR max number of clients reached')).toMatchObject({
+    ...{ code: 'OOMTUNE_REDIS_REFUSED', exitCode: 5 },
+    message: 'Redis refused a command: ERR max number of clients reached.',
+    remedy: expect.stringContaining('`oomtune doctor`'),
+  });
+  expect(of('DENIED by the proxy.')?.message).toBe('Redis refused a command: DENIED by the proxy.');
+  const { redis } = admin.connection;
+  expect(refusal(await failure(redis.eval("return redis.call('nosuch')", 0)), null)?.exitCode).toBe(5);
+  expect(refusal(await failure(redis.eval('return nil + 1', 0)), null)).toBeNull();
+});
+
 test('replies of pipelines and transactions are read in one file', () => {
   const raw = /\.exec\(\s*\)|\.pipeline\(|replies\s*\[[^\]]*\]\s*\?\.\s*\[/;
   const files = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' }).filter((name) =>
