@@ -6,6 +6,7 @@ import { readStat } from '../common/process.js';
 import { refusal } from '../common/refusal.js';
 import { ownUser } from '../common/user.js';
 import { type JobRecord, withNote } from '../contract/job.js';
+import { envNames } from '../contract/options.js';
 import type { FindBatchReport, RunReport } from '../contract/reports.js';
 import { configOf } from '../contract/rung.js';
 import { failureOf, outcomeOf } from '../daemon/outcome.js';
@@ -26,7 +27,8 @@ export class ForegroundRecord {
     private readonly context: Pick<Context, 'interruptedBy' | 'progress'>,
   ) {
     const owner = ownUser();
-    this.#record = { ...notBegun(), schema: 1, job, name, owner, reason: null, command, options, host };
+    const recorded = { ...options, env: envNames(options.env) };
+    this.#record = { ...notBegun(), schema: 1, job, name, owner, reason: null, command, options: recorded, host };
   }
 
   see(event: Progress): void {

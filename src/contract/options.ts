@@ -133,3 +133,8 @@ export const DEFAULT_OPTIONS = {
   resumeArg: null,
   retries: 2,
 } satisfies Omit<JobOptions, 'cwd'>;
+
+/** What a record keeps of `--env`: names, and no values. */
+export const envNames = (entries: string[]): string[] => [
+  ...new Set(entries.map((entry) => entry.split('=', 1)[0] as string)),
+];

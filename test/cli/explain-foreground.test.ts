@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { Oomtune, PYTHON } from './oomtune.js';
@@ -60,6 +60,16 @@ describe('explain of a command in the foreground', () => {
     expect(stdout).toContain('The largest micro-batch that fits is 512');
     expect(stderr).toMatch(/note: j-\w+, .* in the foreground, succeeded: `oomtune explain j-\w+`/);
     expect(await explain('@')).toContain('It succeeded');
+  });
+
+  it('tells of one with variables of its own by their names: their values are in no record', async () => {
+    const words = ['run', '--device', 'cpu', '--no-tune', '--name', 'variable', '--env', 'TOKEN=hunter2'];
+    expect((await oomtune.call([...words, '--', 'true'])).code).toBe(0);
+    expect(await explain('variable')).toContain('options `--name variable --env TOKEN --device cpu --no-tune`');
+    for (const name of readdirSync(join(oomtune.home, 'runs'), { recursive: true, encoding: 'utf8' })) {
+      const path = join(oomtune.home, 'runs', name);
+      if (statSync(path).isFile()) expect(readFileSync(path, 'utf8'), name).not.toContain('hunter2');
+    }
   });
 
   it('tells the time limit that one reached, and its remedy', async () => {
