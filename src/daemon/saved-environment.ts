@@ -3,6 +3,7 @@ import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeDurably } from '../common/durable-file.js';
+import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import { systemText } from '../common/regular-file.js';
 import { jobId, readJson } from '../contract/fields.js';
@@ -63,6 +64,11 @@ export function savedNotify(job: string, where: SubmittedEnvironment | null | un
 
 export function forgetEnvironment(job: string, where: SubmittedEnvironment | null | undefined): void {
   if (where?.file && where.host === hostName()) rmSync(pathOf(job, where.file), { force: true });
+}
+
+/** After an error of the record that was to name it. Where the daemon of the machine went away meanwhile it may have taken that: then a sweep decides. */
+export function forgetUnsent(error: unknown, job: string, where: SubmittedEnvironment | null | undefined): void {
+  if (!(error instanceof OomtuneError && error.code === 'OOMTUNE_DAEMON_DOWN')) forgetEnvironment(job, where);
 }
 
 /** Removes files that no unended job's record names. */

@@ -6,7 +6,7 @@ import type { JobOptions } from '../contract/options.js';
 import { noSuchJob, type Store, type StoredJob } from '../store/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { checkLimits, isAdmin } from './limits.js';
-import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
+import { forgetEnvironment, forgetUnsent, saveEnvironment } from './saved-environment.js';
 import { cancelInSlurm, isSlurms, refuseSteering, retryInSlurm } from './slurm/steer.js';
 
 const HELD_MS = 5000;
@@ -106,12 +106,13 @@ export async function retryJob(
           jobEnvironment({ ...options, envFile: null }, environment),
           environment.OOMTUNE_NOTIFY,
         );
-  const found = known(id, await store.jobs.retry(id, given));
+  const found = await store.jobs.retry(id, given).catch((error: unknown) => {
+    forgetUnsent(error, id, given);
+    throw error;
+  });
   if (found !== 'queued') forgetEnvironment(id, given);
   else await freeOfLostHost(store, before);
-  const job = await store.jobs.get(id);
-  if (job === null) return known(id, 'missing') as never;
-  if (found === 'queued') return job;
+  if (known(id, found) === 'queued') return { ...before, state: 'queued' }; // to read it again might fail, though it is queued
   throw usageError(`${id} has not ended: it is ${found}.`, `\`oomtune cancel ${id}\` ends it.`);
 }
 

@@ -1,17 +1,18 @@
 import { hash } from 'node:crypto';
 import type { ZodType } from 'zod';
-import { usageError } from '../common/errors.js';
+import { OomtuneError, usageError } from '../common/errors.js';
+import { refusal } from '../common/refusal.js';
 import { ownUser } from '../common/user.js';
 import { command as commandSchema, complaint } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
-import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
+import { envNames, type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
 import type { SlurmPlace } from '../contract/slurm.js';
 import { NO_DAEMON } from '../contract/waiting.js';
 import { hostName, type NamedJob, namedJob, newJobId, type Store } from '../store/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { stemOfCommand } from '../worker/command/index.js';
 import { checkLimits, isAdmin, mostWaiting } from './limits.js';
-import { forgetEnvironment, saveEnvironment, sweepEnvironments } from './saved-environment.js';
+import { forgetEnvironment, forgetUnsent, saveEnvironment, sweepEnvironments } from './saved-environment.js';
 
 /** One of several jobs that are submitted together. */
 export interface Member {
@@ -59,9 +60,27 @@ export async function submitSweep(
   for (const [member, { command, suffix, index }] of members.entries()) {
     const name = `${base}-${suffix}`;
     const label = name.length > 100 ? `${base}-${member}` : name;
-    records.push(await record(command, label, { sweep, member, atOnce, index }));
+    records.push(
+      await record(command, label, { sweep, member, atOnce, index }).catch(async (error: unknown) => {
+        throw await takenBack(store, records, error);
+      }),
+    );
   }
   return records;
+}
+
+/** A sweep is submitted whole: what was queued of it is cancelled. The error, which names what could not be. */
+async function takenBack(store: Store, records: JobRecord[], error: unknown): Promise<unknown> {
+  const left: string[] = [];
+  for (const { job, environment, options } of records) {
+    const state = await store.jobs.cancel(job).catch(() => null); // what refused the next refuses this as well
+    if (state === null) left.push(job);
+    if (state === 'cancelled' && !options.notify) forgetEnvironment(job, environment);
+  }
+  const known = error instanceof OomtuneError ? error : refusal(error, null);
+  if (left.length === 0 || known === null) return error;
+  const queued = `Queued before that, and not to be cancelled either: ${left.join(', ')}.`;
+  return new OomtuneError(known.code, `${known.message} ${queued}`, known.remedy, { cause: error });
 }
 
 /** Records a job and returns its record; a daemon queues it. Throws OOMTUNE_USAGE, or OOMTUNE_NO_SUCH_JOB for `--after`. */
@@ -94,7 +113,6 @@ async function recorder(
   };
   const after = await idsOf(options.after);
   const afterAny = await idsOf(options.afterAny ?? []);
-  const names = options.env.map((entry) => entry.split('=')[0] as string);
   const carriesValues = options.env.some((entry) => entry.includes('='));
   const here = hostName();
   if (place === undefined && carriesValues && options.host !== null && options.host !== here) {
@@ -108,7 +126,7 @@ async function recorder(
     ...(admin && options.priority !== 0 ? { acrossUsers: true } : {}),
     after,
     ...(afterAny.length === 0 ? {} : { afterAny }),
-    env: [...new Set(names)],
+    env: envNames(options.env),
     host: carriesValues && place === undefined ? here : options.host,
   };
   await sweepEnvironments(store, () => false); // a host that only submits has no daemon that would
@@ -131,7 +149,7 @@ async function recorder(
     try {
       await store.jobs.create(record, place === undefined ? mostWaiting(owner) : null);
     } catch (error) {
-      forgetEnvironment(job, record.environment);
+      forgetUnsent(error, job, record.environment);
       throw error;
     }
     return record;

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
 import { JOB_SCHEMA, type JobRecord, type JobState, jobRecord, type SubmittedEnvironment } from '../contract/job.js';
@@ -8,7 +9,7 @@ import { isJobId } from './job-id.js';
 import { JobReader } from './job-reader.js';
 import { fromFields, type StoredJob, toFields } from './job-record.js';
 import type { Keys } from './keys.js';
-import { NotifyStore } from './notify.js';
+import { OWED } from './notify.js';
 import { refuse } from './refused.js';
 import { isWrongType, pairs, write } from './replies.js';
 import { runScript, type ScriptName } from './scripts.js';
@@ -53,12 +54,12 @@ export class JobStore extends JobReader {
       String(Date.parse(checked.submitted_at)),
       JSON.stringify(checked.owner),
       most ?? '',
+      checked.options.notify && checked.environment ? OWED : '',
+      newStep(),
       ...toFields(checked),
     ]);
     if (made === -1) throw tooManyWait(checked.owner, most ?? 0);
     if (made !== 1) throw new OomtuneError('OOMTUNE_INTERNAL', `There is a job ${record.job} already.`, 'Try again.');
-    // After it: an id that is another job's must not have that one's told anew
-    if (checked.options.notify && checked.environment) await new NotifyStore(this.redis, this.keys).owe(checked.job);
   }
 
   /** Writes into a record if it may (an end is of this moment, unless the patch tells of another): `ended`: the job has ended; `lost`: another claim holds; `held`: it was put on hold. */
@@ -171,10 +172,8 @@ export class JobStore extends JobReader {
       notification: null,
       ...more,
     };
-    const state = (await this.#run('job/retry', id, [this.lostMs, ...toFields(anew)])) as JobState;
-    const { notify } = (state === 'queued' && (await this.get(id))?.options) || {};
-    if (notify) await new NotifyStore(this.redis, this.keys).owe(id);
-    return state;
+    const args = [this.lostMs, environment === null ? '' : OWED, newStep(), ...toFields(anew)];
+    return (await this.#run('job/retry', id, args)) as JobState | 'missing' | 'waiting';
   }
 
   /** Gives a job of a host that is forgotten to others (`queued`), or ends it. `no`: it is the host's no more. */
@@ -213,7 +212,7 @@ export class JobStore extends JobReader {
 
   async #run(script: ScriptName, id: string, args: (string | number)[]): Promise<unknown> {
     const { job, jobs, live, pending, events, wake, hosts } = this.keys;
-    const keys = [job(id), jobs, live, pending, events, wake, this.keys.host(''), hosts];
+    const keys = [job(id), jobs, live, pending, events, wake, this.keys.host(''), hosts, this.keys.notify];
     return runScript(this.redis, script, keys, [id, ...args]);
   }
 }
@@ -226,5 +225,8 @@ export function tooManyWait(owner: string | null, most: number, more = 1): Oomtu
     'Submit again once some of them have started; `oomtune status --users` shows what everybody may have.',
   );
 }
+
+/** Tells a step that is sent again, as its answer was lost with the connection, from another of its kind. */
+const newStep = (): string => JSON.stringify(randomBytes(8).toString('hex'));
 
 const now = (): string => new Date().toISOString();

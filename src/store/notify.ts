@@ -3,17 +3,15 @@ import { readJson } from '../contract/fields.js';
 import { notifyMarks as marks, type NotifyMarks } from '../contract/notification.js';
 import type { Keys } from './keys.js';
 
+/** How a job stands of which nothing has been told: written with its record, and again where it is queued anew. */
+export const OWED = JSON.stringify(marks.parse({}));
+
 /** The jobs that somebody is to be told of. Whom, stands in a private file of the submitting host: a webhook's address is a secret. */
 export class NotifyStore {
   constructor(
     private readonly redis: Redis,
     private readonly keys: Keys,
   ) {}
-
-  /** From now on, and from the beginning where it is queued anew. */
-  async owe(job: string): Promise<void> {
-    await this.redis.hset(this.keys.notify, job, JSON.stringify(marks.parse({})));
-  }
 
   async owed(): Promise<Map<string, NotifyMarks>> {
     const found = await this.redis.hgetall(this.keys.notify);

@@ -1,8 +1,8 @@
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { commandOf, sweepOf } from '../../src/cli/sweep.js';
 import type { JobOptions } from '../../src/contract/options.js';
 import { submitSweep } from '../../src/daemon/index.js';
-import { until } from '../store/home.js';
+import { failure, until } from '../store/home.js';
 import { options } from '../store/samples.js';
 import { Host } from './host.js';
 
@@ -97,4 +97,28 @@ test('sweeps are every combination; the name says which, and only their own plac
   expect(sweepOf(undefined, ['lr=0..9999'], command)?.tasks.length).toBe(10_000);
   for (const wrong of ['', '5-1', '0-59%0', 'a', '1-', '0-99999999', '0-9999999'])
     expect(() => sweepOf(wrong, undefined, command), wrong).toThrow(expect.objectContaining({ code: 'OOMTUNE_USAGE' }));
+});
+
+test('a sweep of which Redis refuses a job is taken back; what cannot be is named', async () => {
+  const store = await host.store();
+  const { redis } = store.connection;
+  const { create, cancel } = store.jobs;
+  const two = sweepOf('1-2', undefined, ['true']) as NonNullable<ReturnType<typeof sweepOf>>;
+  const refusing = async <T>(call: () => Promise<T>): Promise<T> => {
+    await redis.config('SET', 'maxmemory', '1');
+    return call().finally(() => redis.config('SET', 'maxmemory', '0'));
+  };
+  const queued = async () => (await store.jobs.live()).map(({ job }) => job);
+  let tries = 0;
+  vi.spyOn(store.jobs, 'create').mockImplementation((...args) => {
+    tries += 1;
+    return tries % 2 === 0 ? refusing(() => create.apply(store.jobs, args)) : create.apply(store.jobs, args);
+  });
+  expect((await failure(submit('true', two))).message).toMatch(/^OOM /);
+  expect(await queued()).toEqual([]);
+  vi.spyOn(store.jobs, 'cancel').mockImplementation((id) => refusing(() => cancel.call(store.jobs, id)));
+  const error = await failure(submit('true', two));
+  expect(await queued()).toHaveLength(1);
+  expect(error.message).toMatch(new RegExp(`it is full .* Queued before that, and .*: ${await queued()}\\.$`));
+  vi.restoreAllMocks();
 });

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { refusal } from '../../src/common/refusal.js';
@@ -57,6 +59,62 @@ test('what was created is read back the same, by its id', async () => {
   expect(await store.jobs.get('j-zzzzzzz9')).toBeNull();
   expect(await store.jobs.get('*')).toBeNull();
   expect((await failure(store.jobs.create(record))).message).toContain('already');
+});
+
+/** Passes on what a client says to the store's own Redis, and cuts the connection once: when a script was sent, before its answer. */
+async function cutOnce(): Promise<{ url: string; close: () => void }> {
+  const socket = new URL(store.url).pathname;
+  let cut = false;
+  const server = createServer((client) => {
+    const redis = connect(socket);
+    for (const end of [client, redis]) end.on('error', () => {});
+    redis.on('close', () => client.destroy());
+    client.on('close', () => redis.destroy());
+    redis.on('data', (answer) => client.write(answer));
+    client.on('data', (asked) => {
+      if (!cut && /\$(4|7)\r\neval/i.test(asked.toString('latin1'))) {
+        cut = true;
+        redis.removeAllListeners('data');
+        redis.once('data', () => redis.destroy()); // it is done, and its answer lost
+      }
+      redis.write(asked);
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return { url: `redis://127.0.0.1:${port}`, close: () => server.close() };
+}
+
+test('a job whose answer is lost with the connection is queued once, and its submission succeeds; so is a retry', async () => {
+  const record = job();
+  for (const step of ['create', 'retry'] as const) {
+    const { url, close } = await cutOnce();
+    const told: string[] = [];
+    const cut = await openStore({ url, onOutage: (state) => void told.push(state) });
+    if (step === 'create') await cut.jobs.create(record);
+    else {
+      await store.jobs.cancel(record.job);
+      expect(await cut.jobs.retry(record.job, null)).toBe('queued');
+    }
+    expect(told).toContain('lost');
+    await cut.close();
+    close();
+    expect(await read(record.job)).toMatchObject({ state: 'queued', epoch: step === 'create' ? 1 : 2 });
+  }
+  expect((await failure(store.jobs.create(record))).message).toContain('already');
+  expect(await store.jobs.retry(record.job, null)).toBe('waiting');
+});
+
+test('a job is queued whole or not at all, where a key is of another type', async () => {
+  const { redis } = store.connection;
+  const { keys } = store;
+  for (const key of [keys.live, keys.pending, keys.events, keys.notify]) {
+    await redis.set(key, 'x');
+    const record = job();
+    expect((await failure(store.jobs.create(record))).message).toContain('WRONGTYPE');
+    expect(await redis.exists(keys.job(record.job)), key).toBe(0);
+    await redis.del(key);
+  }
 });
 
 test('who may not publish changes nothing, and is told which rights are missing', async () => {

@@ -1,5 +1,5 @@
 -- The steps that change a job, each atomic. KEYS are always: job hash, jobs, live, pending, events, wake channel, and what a host's heartbeat
--- key begins with (in the same slot, by the hash tag), hosts by the time last seen.
+-- key begins with (in the same slot, by the hash tag), hosts by the time last seen, jobs that somebody is to be told of.
 -- A terminal state never changes, except by RETRY; only the host that claimed a job may move it on.
 local job, jobs, live, pending, events, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ENDED = {succeeded = true, failed = true, cancelled = true, exhausted = true, timeout = true}
@@ -35,4 +35,13 @@ local function lost(holder, ms)
   return seen and redis.call('TIME')[1] * 1000 - tonumber(seen) >= tonumber(ms)
 end
 local function launched() return (redis.call('HGET', job, 'launches') or '[]') ~= '[]' end
+-- Whether this very step was done: its answer was lost with the connection, and the client has sent it again
+local function sent(step) return redis.call('HGET', job, 'step') == step end
+-- A key of another type, as an error; nil: there is none. Asked before a job is queued, so that it is queued whole or not at all
+local function unsound()
+  for at, kind in pairs({'hash', 'zset', 'zset', 'set', 'stream', [9] = 'hash'}) do
+    local found = redis.call('TYPE', KEYS[at]).ok
+    if found ~= 'none' and found ~= kind then return redis.error_reply('WRONGTYPE ' .. KEYS[at] .. ' is a ' .. found) end
+  end
+end
 local state = redis.call('HGET', job, 'state')
