@@ -25,6 +25,8 @@ export class ForegroundRecord {
     { jobId: job, command, options }: Pick<WorkRequest, 'jobId' | 'command' | 'options'>,
     { name, host }: { name: string; host: string },
     private readonly context: Pick<Context, 'interruptedBy' | 'progress'>,
+    /** Where a scheduler's job keeps it as well; null: nowhere. */
+    private readonly beside: string | null = null,
   ) {
     const owner = ownUser();
     const recorded = { ...options, env: envNames(options.env) };
@@ -67,8 +69,10 @@ export class ForegroundRecord {
   #write(): void {
     const path = recordPath(this.#record.job);
     if (!existsSync(dirname(path))) return; // nothing was launched
+    const text = JSON.stringify({ process: this.#process, job: this.#record });
     try {
-      writeWhole(path, JSON.stringify({ process: this.#process, job: this.#record }));
+      writeWhole(path, text);
+      if (this.beside !== null) writeWhole(this.beside, text);
     } catch (error) {
       this.#tell(error);
     }

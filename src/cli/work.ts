@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import type { JobOptions } from '../contract/options.js';
 import type { FindBatchReport, RunReport } from '../contract/reports.js';
 import type { JobSignal } from '../runtime/types.js';
@@ -42,7 +43,7 @@ export async function workDeps(
   const target = notifyTarget(notify);
   const name = options.name ?? stemOfCommand(command, options.cwd);
   const about = { job: jobId, name, host: hostName() };
-  const record = new ForegroundRecord({ jobId, command, options }, about, context);
+  const record = new ForegroundRecord({ jobId, command, options }, about, context, besideRecord());
   const notice = target === null ? null : new ForegroundNotice(target, about, options, context);
   let records: Promise<Records> | null = null;
   const openRecords = async (): Promise<Records> => {
@@ -83,6 +84,13 @@ export async function workDeps(
       log,
     },
   };
+}
+
+/** Where a job's script in Slurm wants the record, which is nothing of the job's. */
+function besideRecord(): string | null {
+  const { OOMTUNE_RECORD: path } = process.env;
+  delete process.env.OOMTUNE_RECORD;
+  return path ? resolve(path) : null;
 }
 
 /**

@@ -22,4 +22,5 @@ export async function runDaemon(store: Store, options: RunOptions): Promise<void
   const { runDaemonHere } = await import('./run.js');
   await runDaemonHere(store, options);
 }
+export { asItRan } from './slurm/record.js';
 export { waitForJobs } from './wait.js';

@@ -111,6 +111,37 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
     }
   });
 
+  it('is explained as a job of a daemon is: its search, its launches, with what it ran and where it was cut', async () => {
+    script(
+      'train.py',
+      `
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Sequential(torch.nn.Linear(64, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for (x,) in DataLoader(TensorDataset(torch.randn(8192, 64)), batch_size=8192):
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+`,
+    );
+    const [job = ''] = await submit(['--budget', '100MiB'], [PYTHON, 'train.py']);
+    const waited = await call(['wait', job]);
+    expect(waited.code, waited.stderr).toBe(0);
+    const { stdout } = await call(['explain', job]);
+    expect(stdout).toMatch(/its budget 100 MiB/);
+    expect(stdout).toMatch(/^oomtune \d.*torch \d/m);
+    expect(stdout).toMatch(/The search:\n/);
+    expect(stdout).toMatch(/Its batches were cut/);
+    const told = JSON.parse((await call(['explain', '--json', job])).stdout) as {
+      launches: unknown[];
+      probes: unknown[];
+    };
+    expect(told.launches.length).toBeGreaterThan(0);
+    expect(told.probes.length).toBeGreaterThan(0);
+    expect(await status(job)).toMatchObject({ cut: { cut: expect.any(String) } });
+  });
+
   it('says what the job failed of, and runs it again', async () => {
     script('fails.py', 'import os, sys\nif not os.path.exists("mended"): sys.exit(7)\n');
     const [job = ''] = await submit([], [PYTHON, 'fails.py']);
@@ -298,7 +329,8 @@ describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node w
       const state = await slurm.call('redis-cli', ['-s', url.replace('unix://', ''), 'HGET', key, 'state']);
       return state === 'succeeded' ? null : `the daemon sees it ${state}`; // read past our own clients, which would follow it
     });
-    expect((await call(['explain', '--json', job])).stdout).toContain('"launches":[]');
+    const launches = await slurm.call('redis-cli', ['-s', url.replace('unix://', ''), 'HGET', key, 'launches']);
+    expect(launches).toBe('[]');
     await call(['daemon', 'stop']);
   });
 

@@ -64,7 +64,7 @@ export async function toSlurm(
   const sized = found === null ? asked : sizedBy(asked, found);
   if (found !== null) out.note(`note: sized by ${found.key}: ${configWords(found)}.`);
   const words = [...runWords(sized), ...(sized.envFile === null ? [] : ['--env-file', sized.envFile])];
-  const program = [process.execPath, realpathSync(process.argv[1] as string)];
+  const program = [process.execPath, '--', realpathSync(process.argv[1] as string)]; // Node 20 reads our --env-file as its own without the dashes
   if (found !== null) {
     const { gpus, hostMib } = allotmentOf(found);
     return { words, program, options, gpus, hostMib };

@@ -39,11 +39,11 @@ export default (async ({ args }, context) => {
   }
   if (inForeground !== null && (found === inForeground || found.submitted_at < inForeground.submitted_at))
     return explained(context, inForeground, FOREGROUND, store);
-  const { followSlurm, withSilence } = await import('../../daemon/index.js');
+  const { asItRan, followSlurm, withSilence } = await import('../../daemon/index.js');
   if (found.slurm != null) await followSlurm(store);
   const now = found.slurm == null ? found : await namedJob(store, found.job, out);
   const [job = now] = await withSilence(store, [now]);
-  return explained(context, job, QUEUED, store);
+  return explained(context, asItRan(job), QUEUED, store);
 }) satisfies Verb;
 
 /** The error, if a Redis is what is missing: a command in the foreground left a record in its folder. Throws any other. */

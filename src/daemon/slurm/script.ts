@@ -4,6 +4,8 @@ import type { SlurmPlace } from '../../contract/slurm.js';
 /** Files in a job's folder. */
 export const LOG = 'log';
 export const REPORT = 'report.json';
+/** What `oomtune run` tells of it for `explain`, from its first launch on. */
+export const RECORD = 'job.json';
 /** Its exit code and when it ended; absent: it has not, or was killed. */
 export const ENDED = 'ended';
 /** Slurm has told it to end in favour of another job. */
@@ -52,7 +54,7 @@ export function batchScript(given: BatchScript): string {
     // one task of an array has the number of the whole, by which all would be started again
     `job="\${SLURM_ARRAY_JOB_ID:+\${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}"`,
     `job="\${job:-$SLURM_JOB_ID}"`,
-    `rm -f "$folder/${REPORT}" "$folder/${ENDED}" "$folder/${PREEMPTED}"`,
+    `rm -f "$folder/${REPORT}" "$folder/${RECORD}" "$folder/${ENDED}" "$folder/${PREEMPTED}"`,
     `[ -s "$folder/${FIRST}" ] || date +%s > "$folder/${FIRST}"`,
     `if [ "$restarts" -gt 0 ]; then export OOMTUNE_FIRST_START="$(cat "$folder/${FIRST}")"; fi`,
     'if [ -n "$SLURM_CPUS_PER_TASK" ]; then export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"; fi',
@@ -65,7 +67,7 @@ export function batchScript(given: BatchScript): string {
     '  *) echo "oomtune: this script has no task $task" >&2; exit 70 ;;',
     'esac',
     `cd ${quote(given.cwd)} || exit 5`,
-    `srun --ntasks=1 "\${oomtune[@]}" run --requeue --report "$folder/${REPORT}" ${quoted(given.words)} "\${array[@]}" -- "$@"`,
+    `OOMTUNE_RECORD="$folder/${RECORD}" srun --ntasks=1 "\${oomtune[@]}" run --requeue --report "$folder/${REPORT}" ${quoted(given.words)} "\${array[@]}" -- "$@"`,
     'code=$?',
     `if [ "$code" -eq 75 ] && [ "$restarts" -lt ${given.retries} ] && scontrol requeue "$job"; then exit 75; fi`,
     '# Slurm starts a preempted job again only if it still runs when its time of grace is over.',

@@ -102,9 +102,9 @@ function timeUp({ options }: JobRecord): End {
 function byItsOwn(name: string, { ended, report }: Left, code: number | null): End {
   const exit = ended?.code ?? code;
   if (report !== null) {
-    const told = { ...outcomeOf(report), devices: report.devices.map(({ device }) => device) };
+    const end = told(report);
     const again = report.next_start === undefined ? null : `${report.next_start} \`oomtune retry\` starts it.`;
-    return { ...told, reason: again ?? told.reason ?? null, exit_code: report.exit_code ?? exit };
+    return { ...end, reason: again ?? end.reason ?? null, exit_code: report.exit_code ?? exit };
   }
   if (exit === 0) return { state: 'succeeded', reason: null, failure: null, exit_code: 0 };
   if (exit === 3) return { ...failed('device_oom', 'Nothing fits; its log says more.', 3), state: 'exhausted' };
@@ -113,13 +113,20 @@ function byItsOwn(name: string, { ended, report }: Left, code: number | null): E
   return failed('user_error', `${name} ${how}; \`oomtune logs\` shows what it printed.`, exit);
 }
 
+/** What its report says of it. */
+const told = (report: RunReport) => ({
+  ...outcomeOf(report),
+  cut: report.cut,
+  devices: report.devices.map(({ device }) => device),
+});
+
 /** Slurm ended it. */
 function fromOutside(slurm: SlurmPlace, end: string, row: SlurmRow, { ended, report }: Left): End {
   const exit = report?.exit_code ?? ended?.code ?? row.exitCode;
-  const told = report === null ? {} : { ...outcomeOf(report), devices: report.devices.map(({ device }) => device) };
+  const known = report === null ? {} : told(report);
   const why = `Slurm ended ${place(slurm)}: ${row.state}${row.reason === '' || row.reason === row.state ? '' : ` (${row.reason})`}${row.nodes === '' ? '' : `, on ${row.nodes}`}.`;
-  if (end === 'cancelled') return { ...told, state: 'cancelled', reason: why, failure: null, exit_code: exit };
-  return { ...told, ...failed(end as FailureClass, why, exit), state: end === 'timeout' ? 'timeout' : 'failed' };
+  if (end === 'cancelled') return { ...known, state: 'cancelled', reason: why, failure: null, exit_code: exit };
+  return { ...known, ...failed(end as FailureClass, why, exit), state: end === 'timeout' ? 'timeout' : 'failed' };
 }
 
 /** Slurm ended it in favour of another job for good: one that is started again waits. */

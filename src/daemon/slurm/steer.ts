@@ -10,7 +10,7 @@ import { type SlurmPlace, slurmId } from '../../contract/slurm.js';
 import type { Store, StoredJob } from '../../store/index.js';
 import { followSlurm } from './follow.js';
 import { clusterName, slurmOrThrow } from './programs.js';
-import { ENDED, FIRST, PREEMPTED, REPORT } from './script.js';
+import { ENDED, FIRST, PREEMPTED, RECORD, REPORT } from './script.js';
 import { ARGUMENTS, environmentFor, submitScript } from './submit.js';
 
 /** A job that Slurm runs. */
@@ -52,7 +52,7 @@ export async function retryInSlurm(
       'Submit its command anew: `oomtune explain` shows it.',
     );
   }
-  for (const name of [ENDED, REPORT, FIRST, PREEMPTED]) rmSync(join(slurm.folder, name), { force: true });
+  for (const name of [ENDED, REPORT, RECORD, FIRST, PREEMPTED]) rmSync(join(slurm.folder, name), { force: true });
   const again = words
     .filter((word) => !word.startsWith('--dependency=')) // what it waited for has ended
     .map((word) => (word.startsWith('--array=') ? `--array=${slurm.task}` : word));
