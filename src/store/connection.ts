@@ -1,6 +1,7 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { Redis, type RedisOptions } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
-import { passwordRemedy, refusal, replyInWords } from '../common/refusal.js';
+import { passwordRemedy, refusal, remedyOf, replyInWords } from '../common/refusal.js';
 import { ToldLately } from '../common/told-lately.js';
 import { aborted } from '../common/within.js';
 import { ensureEmbeddedRedis, wasStopped } from './embedded.js';
@@ -13,6 +14,7 @@ export type OutageState = 'lost' | 'refuses' | 'back';
 export type OutageListener = (state: OutageState, shown: string, why: string) => void;
 
 const CONNECT_MS = 5000;
+const REFUSAL_MS = 1000;
 const PING_EVERY_MS = 5000;
 /** Without an answer for this long the connection is made anew: a cut cable sends no farewell. */
 const SILENT_MS = 15_000;
@@ -122,13 +124,29 @@ export class Connection {
     } catch (error) {
       this.close();
       if (signal?.aborted) throw signal.reason;
-      throw unreachable(this.target.shown, last ?? error);
+      throw unreachable(this.target.shown, last ?? (await this.#refusal()) ?? error);
     } finally {
       clearTimeout(timer);
     }
     this.redis.on('close', () => void this.#revive());
     this.redis.on('ready', () => this.#tell(false));
     this.#watchOver();
+  }
+
+  /** What one that is not ready yet answers: the client waits until it has loaded its data, and tells nobody. Null: nothing. */
+  async #refusal(): Promise<Error | null> {
+    const redis = new Redis({
+      ...this.target.options,
+      ...{ lazyConnect: true, enableReadyCheck: false, disableClientInfo: true, retryStrategy: () => null },
+    });
+    redis.on('error', () => {});
+    const asked = redis.ping().then(
+      () => null,
+      (error: unknown) => (error instanceof Error && error.name === 'ReplyError' ? error : null),
+    );
+    const answer = await Promise.race([asked, delay(REFUSAL_MS, null)]);
+    redis.disconnect();
+    return answer;
   }
 
   /** One that cannot save its data answers all the same, and can be read from. */
@@ -217,8 +235,10 @@ const REMEDIES: [RegExp, RegExp, string][] = [
 
 function unreachable(shown: string, error: unknown): OomtuneError {
   const text = error instanceof Error ? error.message : String(error);
-  const refused = /^NOPERM/.test(text) ? refusal(error, null) : null;
-  if (refused !== null) return refused;
+  if (!/NOAUTH|WRONGPASS/.test(text) && remedyOf(text, shown) !== null) {
+    const refused = refusal(Object.assign(new Error(text), { name: 'ReplyError' }), null); // it is there, and answers
+    if (refused !== null) return refused;
+  }
   if (/NOAUTH|WRONGPASS|invalid (username|password)|AUTH/i.test(text)) {
     return new OomtuneError(
       'OOMTUNE_REDIS_UNREACHABLE',
@@ -227,7 +247,7 @@ function unreachable(shown: string, error: unknown): OomtuneError {
       { cause: new Error(text) }, // not the client's own error: that one carries the arguments of AUTH
     );
   }
-  const why = WHY.find(([pattern]) => pattern.test(text))?.[1] ?? text;
+  const why = WHY.find(([pattern]) => pattern.test(text))?.[1] ?? text.replace(/\.$/, '');
   return new OomtuneError(
     'OOMTUNE_REDIS_UNREACHABLE',
     `Redis at ${shown} cannot be reached: ${why}.`,

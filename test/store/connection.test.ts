@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -89,6 +90,39 @@ test('a client that may not enter its database after an outage waits, and writes
   expect(await written).toBe('OK');
   expect(await first.dbsize()).toBe(0);
   expect(told.at(-1)).toBe('back');
+});
+
+test('a Redis that answers with an error from the beginning is told in words, with what helps', async () => {
+  const { port } = await redis(['--lua-time-limit', '50']);
+  const url = `redis://127.0.0.1:${port}`;
+  const admin = await store(url);
+  await admin.connection.redis.config('SET', 'busy-reply-threshold', '50').catch(() => {}); // its name from Redis 7 on
+  const busy = admin.connection.another().eval('while true do end', 0);
+  busy.catch(() => {});
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const error = await failure(openStore({ url }));
+  expect(error).toMatchObject({ code: 'OOMTUNE_REDIS_REFUSED', remedy: 'Try again in a moment.' });
+  expect(error.message).toBe('Redis refused a command: it is busy with a script.');
+  await admin.connection.redis.script('KILL');
+});
+
+test('a Redis that loads its data for long is told as that', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'oomtune-loading-'));
+  stops.push(async () => rmSync(folder, { recursive: true, force: true }));
+  const first = await redis(['--dir', folder]);
+  const filled = (await store(`redis://127.0.0.1:${first.port}`)).connection.redis;
+  await filled.eval("for n = 1, 20000 do redis.call('SET', 'k' .. n, n) end", 0);
+  await filled.save();
+  await first.stop();
+  const port = await freePort();
+  const slow = ['--key-load-delay', '2000', '--loading-process-events-interval-bytes', '1024'];
+  const child = spawn('redis-server', ['--port', String(port), '--dir', folder, ...slow]);
+  stops.push(async () => void child.kill('SIGKILL'));
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(await failure(openStore({ url: `redis://127.0.0.1:${port}` }))).toMatchObject({
+    ...{ code: 'OOMTUNE_REDIS_REFUSED', remedy: 'Try again in a moment.' },
+    message: 'Redis refused a command: it still loads its data.',
+  });
 });
 
 test('a Redis that is stopped answers nobody: the first try gives up', async () => {
