@@ -8,6 +8,7 @@ import importlib
 
 from .apply.apply_controller import ApplyController
 from .apply.checkpoint_end import CheckpointEnd
+from .apply.first_passes import FirstPasses
 from .apply.gradient_accumulator import GradientAccumulator, patch_step_calls
 from .apply.precision import watch_autocast
 from .apply.rung import Rung
@@ -23,7 +24,6 @@ from .watch.loader import patch_loader
 from .watch.memory import device_memory
 from .watch.models import Modules, TrainingMode
 from .watch.optimizers import Optimizers
-from .watch.random_draws import RandomDraws
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Instrumentation:
         self.card: CardLedger | None = None
         #: The script made a loss with reduction='sum'.
         self.sum_loss = False
-        #: Looks at the training's forward passes; None: nothing has to know whether they draw random numbers.
-        self._draws: RandomDraws | None = None
+        #: Looks at the training's first forward passes; None: nothing has to know what they draw and move.
+        self._passes: FirstPasses | None = None
         #: The script has turned on autocast itself.
         self.own_amp = False
         self.accumulator = GradientAccumulator()
@@ -186,22 +186,22 @@ class Instrumentation:
     def warn_of_differences(self) -> None:
         for code in warnings(self, None):
             self.telemetry.warn(code, DIFFERENCES[code])
-        # The cut at the model sees for itself what its micro-batches draw.
+        # The cut at the model sees for itself what its micro-batches draw and move.
         if self.hook.cut_choice()[0] != "model":
-            self._watch_draws()
+            self._watch_passes()
 
     def warn_of_micro_batches(self) -> None:
         """Called where a framework or the script's flags make the micro-batches: these weigh losses by themselves, but batch
         normalisation sees micro-batches there as well."""
         if self.modules.any_of(self.torch.nn.modules.batchnorm._BatchNorm):
             self.telemetry.warn("batch_norm", DIFFERENCES["batch_norm"])
-        self._watch_draws()
+        self._watch_passes()
 
-    def _watch_draws(self) -> None:
+    def _watch_passes(self) -> None:
         # A compiled model would be compiled anew for a look into it.
-        if self._draws is None and not self.modules.compiled():
-            self._draws = RandomDraws(self.torch, self.telemetry.warn)
-            self.rung.watch_draws(self._draws)
+        if self._passes is None and not self.modules.compiled():
+            self._passes = FirstPasses(self.torch, self.telemetry.warn)
+            self.rung.watch_passes(self._passes)
 
     # -- called by the watchers of optimizers and backward passes
 

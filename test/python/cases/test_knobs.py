@@ -142,6 +142,44 @@ class Knobs(unittest.TestCase):
                 _, result = self.train(OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, **more)
                 self.assertEqual([m["code"] for m in result.of("warn")], ["batch_norm", "random_draws"])
 
+    MOVING = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.copy = nn.Linear(4, 4), nn.Linear(4, 4).requires_grad_(False)
+        self.register_buffer('book', torch.zeros(4))
+        self.register_buffer('table', torch.arange(4.))
+        self.register_buffer('cache', torch.zeros(0))
+    def forward(self, x):
+        if len(self.cache) < 9: self.cache = torch.zeros(len(self.cache) + 4)
+        %s
+        return self.net(x)
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, in DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8):
+    optimizer.zero_grad(); model(x).pow(2).mean().backward(); optimizer.step()
+"""
+
+    def test_what_a_forward_pass_moves_is_told_whatever_makes_the_micro_batches(self):
+        copies = "self.copy.weight.data = self.copy.weight.data * 0.5 + self.net.weight.data * 0.5"
+        for more in (
+            {"OOMTUNE_CUT": "loader", "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"},
+            {"OOMTUNE_HOOK_KNOBS": "", "OOMTUNE_OWN_ACCUMULATION": 1},  # the script's own flags
+        ):
+            for line, name in (
+                ("self.book.data.lerp_(x.mean(0), 0.5)", "Model.book"),
+                (copies, "Linear.weight"),
+                ("self.table.copy_(self.table)", None),
+            ):
+                with self.subTest(more, line=line):
+                    result = run(self.MOVING % line, "apply", OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, **more)
+                    told = [(m["code"], name in m["message"]) for m in result.of("warn") if name]
+                    self.assertEqual(told, [("buffers", True)] if name else [], result.errors)
+                    self.assertEqual(len(result.of("warn")), len(told))
+
     def test_random_draws_are_not_told_where_nothing_is_cut(self):
         _, result = self.train(OOMTUNE_MICRO_BATCH=8, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
         self.assertEqual(result.of("warn"), [])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..watch.backward_passes import BackwardPasses
     from ..watch.models import Modules
     from ..watch.optimizers import Optimizers
-    from ..watch.random_draws import RandomDraws
+    from .first_passes import FirstPasses
     from .knobs import RungKnobs
 
 
@@ -141,10 +141,10 @@ class Rung:
 
         self._forwards.wrap(module, around)
 
-    def watch_draws(self, draws: RandomDraws) -> None:
-        """Has `draws` look at the forward passes of the models and of their parts."""
+    def watch_passes(self, passes: FirstPasses) -> None:
+        """Has `passes` look at the forward passes of the models and of their parts."""
         for module in self._outer():
-            self._forwards.wrap(module, functools.partial(draws.around, module))
+            self._forwards.wrap(module, functools.partial(passes.around, module))
 
     def _narrow_norms(self) -> list[Any]:
         """Layers in which torch before 2.0, on the CPU, cannot mix half-precision inputs with single-precision weights."""

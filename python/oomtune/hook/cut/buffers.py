@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 
-from .refusal import Uncuttable
+from .refusal import Keeps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ class Snapshot:
     """The values of some buffers, as they are now."""
 
     def __init__(self, keys: Iterable[BufferKey]) -> None:
-        found = [(owner, name, _buffer(owner, name)) for owner, name in keys]
+        found = [(owner, name, buffer_of(owner, name)) for owner, name in keys]
         self._entries: list[Entry] = [
-            (owner, name, buffer, None if _is_table(buffer) else buffer.detach().clone(), _version(buffer))
+            (owner, name, buffer, None if _is_table(buffer) else buffer.detach().clone(), version_of(buffer))
             for owner, name, buffer in found
             if buffer is not None
         ]
@@ -52,20 +52,20 @@ class Snapshot:
                 buffer.data.copy_(value)
 
     def require_restorable(self) -> None:
-        """Raises Uncuttable if one has been written to that is not copied."""
+        """Raises Keeps if one has been written to that is not copied."""
         for owner, name, buffer, value, version in self._entries:
-            if value is None and _version(buffer) != version:
+            if value is None and version_of(buffer) != version:
                 size = buffer.numel() * buffer.element_size() >> 20
                 kind = type(owner).__name__
-                raise Uncuttable("its forward pass changes a buffer of %d MiB (%s.%s)" % (size, kind, name))
+                raise Keeps("its forward pass changes a buffer of %d MiB (%s.%s)" % (size, kind, name))
 
     def changed(self, torch: Torch) -> list[BufferKey]:
-        """Buffers whose value has changed since. Raises Uncuttable as require_restorable() does."""
+        """Buffers whose value has changed since. Raises Keeps as require_restorable() does."""
         self.require_restorable()
         return [
             (owner, name)
             for owner, name, buffer, value, _ in self._entries
-            if _buffer(owner, name) is not buffer or (value is not None and not _same(torch, buffer, value))
+            if buffer_of(owner, name) is not buffer or (value is not None and not _same(torch, buffer, value))
         ]
 
     def only(self, keys: Iterable[BufferKey]) -> Snapshot:
@@ -76,7 +76,7 @@ class Snapshot:
         return chosen
 
 
-def _buffer(owner: Module, name: str) -> Tensor | None:
+def buffer_of(owner: Module, name: str) -> Tensor | None:
     return dict(owner._buffers.items()).get(name)
 
 
@@ -85,7 +85,7 @@ def _is_table(buffer: Tensor) -> bool:
     return whole and buffer.numel() * buffer.element_size() > COPIED
 
 
-def _version(buffer: Tensor) -> int:
+def version_of(buffer: Tensor) -> int:
     return 0 if buffer.is_inference() else buffer._version
 
 

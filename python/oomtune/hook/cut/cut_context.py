@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..watch.random_draws import RANDOM_DRAWS
 from ..watch.world import world_size
 from .ranks import ModuleRanks
 from .settings import ModuleSettings
@@ -20,7 +19,8 @@ REMEMBERED = 4
 
 DIFFERENCES = {
     "buffers": "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches.",
-    "random_draws": RANDOM_DRAWS,
+    "random_draws": "The model draws random numbers in its forward pass (dropout, noise): each micro-batch draws its own, of the same kind as "
+    "those of the whole batch, and not the same numbers.",
     "equal_rows": "Micro-batches are not made by tokens but of equal numbers of samples, as the inputs do not tell how long the samples are.",
     "untrimmed": "Micro-batches keep the padding of their batch: %s.",
     "kept": "The model keeps something of its calls besides what they return (%s): where the script reads that, it is of micro-batches.",

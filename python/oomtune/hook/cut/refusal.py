@@ -57,3 +57,17 @@ class LeavesOnWeights(Uncuttable):
 
 class WritesWeights(Uncuttable):
     """Its forward pass has changed its own weights: it cannot be run whole any more as if nothing had been."""
+
+    elsewhere = False
+
+
+class ReplacesWeights(Mismatch):
+    """Its forward pass has put other tensors in the place of its weights, which were taken back."""
+
+    elsewhere = False
+
+
+class Keeps(Uncuttable):
+    """What it keeps from one call to the next would be that of micro-batches, whatever makes them."""
+
+    elsewhere = False

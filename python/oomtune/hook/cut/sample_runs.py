@@ -6,7 +6,7 @@ from .comparison import Comparison, half_of
 from .outputs import WeightedSum
 from .pytree import tree_leaves
 from .reductions import Reductions, disagreement
-from .refusal import Mismatch, Uncuttable, Unseen
+from .refusal import Mismatch, Uncuttable
 from .row_group import RowGroup
 from .sample_draws import SampleDraws
 from .state import fails_on_fewer, stateless
@@ -140,7 +140,7 @@ class SampleRuns:
         weights.require_same()
         if isinstance(error, Mismatch):
             raise error
-        raise Unseen(fails_on_fewer(error, self.sandbox, self.dims.count))
+        raise fails_on_fewer(error, self.sandbox, self.dims.count)
 
     def compare_alone(self, rows: list[int], precise: bool) -> Comparison | None:
         """The same of many samples, on this rank alone, and as cheaply as can be; None: nothing can be seen."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .comparison import FINE
 from .nearness import near
 from .pytree import tree_leaves
-from .refusal import Uncuttable
+from .refusal import Keeps, Unseen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ REMEDY = "handed to the call and returned by it, a state is cut with its samples
 
 
 def stateless(torch: Torch, sandbox: Sandbox, run: Callable[[], Tree], random: RngState) -> Leaves:
-    """The output of a run within the sandbox. Raises Uncuttable if another one returns something else, for what the module has kept."""
+    """The output of a run within the sandbox. Raises Keeps if another one returns something else, for what the module has kept."""
     attributes, buffers = sandbox.attributes(), sandbox.buffers()
     random.restore()
     first = tree_leaves(torch, run())
@@ -30,15 +30,17 @@ def stateless(torch: Torch, sandbox: Sandbox, run: Callable[[], Tree], random: R
         again = tree_leaves(torch, run())
         if len(first) != len(again) or not all(near(torch, one, other, FINE) for one, other in zip(first, again)):
             names = ", ".join(kept[:3])
-            raise Uncuttable("it keeps something from one call to the next (%s): %s" % (names, REMEDY))
+            raise Keeps("it keeps something from one call to the next (%s): %s" % (names, REMEDY))
         attributes.restore()
     return first
 
 
-def fails_on_fewer(error: Exception | None, sandbox: Sandbox, count: int) -> str:
+def fails_on_fewer(error: Exception | None, sandbox: Sandbox, count: int) -> Unseen:
     """Why a module is not cut whose forward pass failed on a part of the `count` samples."""
     why = "its forward pass fails on fewer samples (%s: %s)" % (type(error).__name__, str(error)[:200])
     kept = sandbox.attributes().with_rows(count)
-    return (
-        why if kept is None else "%s, and %s, which it keeps, may have a row for each sample: %s" % (why, kept, REMEDY)
-    )
+    if kept is None:
+        return Unseen(why)
+    reason = Unseen("%s, and %s, which it keeps, may have a row for each sample: %s" % (why, kept, REMEDY))
+    reason.elsewhere = Keeps.elsewhere
+    return reason

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import itertools
 
-from .refusal import Mismatch, WritesWeights
+from .refusal import ReplacesWeights, WritesWeights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterable
+    from typing import Any, Iterable, Iterator
 
     from ..types import Module, Tensor, Torch
 
@@ -39,14 +39,23 @@ class Weights:
         return self._torch.cat([weight.detach().view(-1)[:: _stride(weight)] for _, weight in group])
 
     def require_same(self) -> None:
-        """Raises WritesWeights if one has other values now, and Mismatch if it is another tensor, which restore() takes back."""
+        """Raises WritesWeights if one has other values now, and ReplacesWeights if it is another tensor, which restore() takes back."""
+        for name, replaced in self._written():
+            failure = ReplacesWeights if replaced else WritesWeights
+            raise failure("its forward pass writes to its weights (%s), as each micro-batch's would" % name)
+
+    def written(self) -> list[str]:
+        """Names of some that are others now."""
+        return [name for name, _ in self._written()]
+
+    def _written(self) -> Iterator[tuple[str, bool]]:
+        """(its name, whether it is another tensor) of the first of each type that is another now."""
         for kind, group in self._groups.items():
             moved = [weight.data_ptr() != data.data_ptr() for (_, weight), data in zip(group, self._data[kind])]
             at = next((at for at, (_, weight) in enumerate(group) if moved[at] and not weight.requires_grad), None)
             at = self._other(kind, group) if at is None else at
             if at is not None:
-                failure = Mismatch if moved[at] else WritesWeights
-                raise failure("its forward pass writes to its weights (%s), as each micro-batch's would" % group[at][0])
+                yield group[at][0], moved[at]
 
     def restore(self) -> None:
         """Takes back the tensors of those that have others now (`weight.data = …`)."""
