@@ -9,6 +9,7 @@ from unittest import mock
 import torch
 from cut_case import CutCase, Refused, mean_square, net, rows, tokens
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 try:
     import transformers
@@ -367,6 +368,31 @@ class Calls(CutCase):
         self.same(Leaf, mean_square, rows)
         self.refused("is kept that carries gradients", lambda: Leaf(keeps=True), mean_square, rows)
 
+    def test_a_leaf_that_the_module_makes_for_itself(self):
+        def loss(model, x):
+            made, extra = model(x)
+            return made.pow(2).mean() + extra.sum()
+
+        self.same(lambda: Penalised("its own"), loss, rows)
+        self.same(lambda: Penalised("its own", reentrant=True), loss, rows)
+        # Where anybody could see its gradient it would be that of a micro-batch.
+        words = "a tensor that learns and is neither an input nor a parameter"
+        self.same(lambda: Penalised("a buffer"), loss, rows)
+        torch.manual_seed(0)
+        model, x = Penalised("a buffer"), rows()
+        found = []
+        for micro in (0, 16):
+            if micro:
+                self.cut.engage(micro, 64)
+            loss(model, x).backward()
+            found.append(model.zero.grad)
+            model.zero.grad = None
+        self.assertEqual(found, [torch.ones(1)] * 2)  # (it is seen)
+        for kind in ("of elsewhere", "kept", "kept in a graph"):
+            self.refused(words, lambda kind=kind: Penalised(kind), loss, rows)
+        for kind in ("returned", "hooked"):
+            self.refused(words + ".* neither returns nor hooks", lambda kind=kind: Penalised(kind), loss, rows)
+
     def test_a_model_that_is_trained_in_evaluation_mode(self):
         def make():
             return nn.Sequential(nn.BatchNorm1d(8), net()).eval()
@@ -549,6 +575,32 @@ class Leaf(nn.Module):
         if self.keeps:
             self.leaf = x
         return self.net(x)
+
+
+class Penalised(nn.Module):
+    """Adds up a loss of its own from a leaf, as vector quantisers do."""
+
+    def __init__(self, kind, reentrant=False):
+        super().__init__()
+        self.net, self.kind, self.reentrant = net(), kind, reentrant
+        self.register_buffer("zero", torch.zeros(1))
+        self.leaves = [torch.ones(1, requires_grad=True)]
+        self.made = self.leaves[0] * 2 if kind == "kept in a graph" else None
+        if kind == "kept in a graph":
+            self.leaves.clear()
+
+    def forward(self, x):
+        extra = self.zero.requires_grad_() if self.kind == "a buffer" else torch.zeros(1, requires_grad=True)
+        if self.kind == "of elsewhere":
+            extra = self.leaves[0] * 2
+        if self.kind == "kept":
+            self.leaves[:] = [extra]
+        if self.kind == "kept in a graph":
+            extra = self.made
+        if self.kind == "hooked":
+            extra.register_hook(lambda gradient: gradient)
+        made = checkpoint(self.net, x + extra, use_reentrant=True) if self.reentrant else self.net(x)
+        return made, extra if self.kind == "returned" else extra + made.abs().mean()
 
 
 class Detaching(nn.Module):

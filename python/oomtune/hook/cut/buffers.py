@@ -85,6 +85,12 @@ def _is_table(buffer: Tensor) -> bool:
     return whole and buffer.numel() * buffer.element_size() > COPIED
 
 
+def learning_buffers(modules: Iterable[Module]) -> list[Tensor]:
+    """Those that get gradients, which a forward pass may set them to."""
+    found = (buffer_of(owner, name) for owner, name in buffer_keys(modules))
+    return list({id(each): each for each in found if each is not None and each.requires_grad and each.is_leaf}.values())
+
+
 def version_of(buffer: Tensor) -> int:
     return 0 if buffer.is_inference() else buffer._version
 

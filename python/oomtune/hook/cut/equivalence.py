@@ -170,15 +170,14 @@ class EquivalenceCheck:
                     "its forward pass fails on one sample (%s: %s)" % (type(failed).__name__, str(failed)[:200])
                 ) from failed
             differentiable = [isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in outputs]
+            self._runs.note_learning()
             own = self._runs.parameters + ([] if self._runs.sharded is None else self._runs.sharded.full())
             known = {id(tensor) for tensor in [*inputs, *own] if isinstance(tensor, torch.Tensor)}
             learning = [leaf for leaf, flag in zip(outputs, differentiable) if flag]
-            foreign, reentrant = saved.foreign(learning, known, inputs)
+            reentrant = saved.graph(learning, known, inputs)
             del learning
             del outputs, inputs
             self._runs.sandbox.drop_graphs()
-            if foreign:
-                raise Uncuttable("it uses a tensor that learns and is neither an input nor a parameter of its own")
             saved.check_released()
         self.coarse = self.coarse or saved.coarse
         return differentiable + [False] * (count - len(differentiable)), reentrant

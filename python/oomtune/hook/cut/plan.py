@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 
 from ..watch.rng_state import cuda_devices
 from .attributes import Attributes
 from .autocast import AutocastState
-from .buffers import Buffers, compiled
+from .buffers import Buffers, compiled, learning_buffers
 from .fsdp import ShardedWeights
 from .hook_variables import hook_variables
 from .micro_batch_check import is_due
@@ -53,11 +52,11 @@ class Plan:
         self.ranks = ranks
         #: None: the weights are not sharded between ranks.
         self.sharded = ShardedWeights(torch, module) if ranks.together else None
-        learns: list[Tensor] = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        learns = self._learning()
         tensors: list[Tensor] = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         self.devices = cuda_devices(torch, learns + tensors)
         self._never_early = self.sharded is not None or any(parameter.dtype == torch.float16 for parameter in learns)
-        #: Parameters whose gradients the call returns to autograd.
+        #: Parameters whose gradients the call returns to autograd, and buffers that get some.
         self.parameters = learns if self.sharded is None else [self.sharded.anchor]
         self.learns = learns
         self.buffers = Buffers(torch, module)
@@ -119,8 +118,11 @@ class Plan:
         """Whether the module has the weights that it was looked at with (those of a sharded one are replaced all the time)."""
         if self.sharded is not None:
             return True
-        present = [weight for weight in self.module.parameters() if weight.requires_grad]
-        return len(present) == len(self.learns) and all(map(operator.is_, present, self.learns))
+        return set(map(id, self._learning())) == set(map(id, self.learns))
+
+    def _learning(self) -> list[Tensor]:
+        parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        return parameters + learning_buffers(self.modules)
 
     def like(self, other: Plan) -> bool:
         """Whether what was seen now is what the other plan, which may have been decided further since, was made with."""

@@ -30,7 +30,7 @@ TURNS = 6
 
 
 class SampleRuns:
-    """`run(leaves)` runs the module on other input leaves; `dims`: how they are cut; `parameters`: the trained ones."""
+    """`run(leaves)` runs the module on other input leaves; `dims`: how they are cut; `parameters`: what gets gradients of the module's own."""
 
     def __init__(
         self,
@@ -106,6 +106,11 @@ class SampleRuns:
                     part.requires_grad_(grad)
             found.append(part)
         return found
+
+    def note_learning(self) -> None:
+        """After a run: a buffer that it has set to get gradients is one of the parameters."""
+        known = set(map(id, self.parameters))
+        self.parameters.extend(each for each in self.sandbox.learning_buffers() if id(each) not in known)
 
     # -- together and separately
 

@@ -7,7 +7,7 @@ import contextlib
 from ..watch.rng_state import RngState
 from .attributes import Attributes
 from .autocast import device_types
-from .buffers import Snapshot, buffer_keys
+from .buffers import Snapshot, buffer_keys, learning_buffers
 from .hook_variables import hook_variables
 from .written_weights import Weights
 
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Generator
 
-    from ..types import Module, Torch
+    from ..types import Module, Tensor, Torch
 
 
 class Sandbox:
@@ -45,6 +45,9 @@ class Sandbox:
 
     def buffers(self) -> Snapshot:
         return Snapshot(buffer_keys(self._modules))
+
+    def learning_buffers(self) -> list[Tensor]:
+        return learning_buffers(self._modules)
 
     def weights(self) -> Weights:
         return Weights(self._torch, () if self._sharded else self._modules)

@@ -9,9 +9,11 @@ from .refusal import Uncuttable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Collection, Iterable
+    from typing import Any, Callable, Collection, Iterable, Sequence
 
     from ..types import Leaves, Tensor, Torch, Tree
+
+LEARNS = "it uses a tensor that learns and is neither an input nor a parameter of its own"
 
 
 class SavedTensors:
@@ -21,6 +23,8 @@ class SavedTensors:
         self._torch = torch
         #: Of the forward pass and its graph, which have to be gone with the outputs.
         self._saved: list[weakref.ref[Any]] = []
+        #: Of its leaves that are neither parameters nor made of inputs.
+        self._leaves: list[weakref.ref[Any]] = []
         #: Something is computed in less than single precision.
         self.coarse = False
 
@@ -40,26 +44,34 @@ class SavedTensors:
         with self._torch.enable_grad(), self._torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             return forward(inputs)
 
-    def foreign(self, outputs: Iterable[Tensor], known: Collection[int], inputs: Leaves) -> tuple[bool, bool]:
-        """(whether the graph of the outputs has a leaf from outside: none of the `known`, by id, nor one that the forward pass has
-        made of its `inputs`; whether it has reentrant checkpointing)."""
+    def graph(self, outputs: Iterable[Tensor], known: Collection[int], inputs: Leaves) -> bool:
+        """Notes the leaves of the outputs' graph that are none of the `known`, by id. Returns whether it has reentrant checkpointing. Raises
+        Uncuttable if the script could see what gradient such a leaf gets, though the forward pass has made it."""
+        outputs = list(outputs)
         leaves, reentrant = _leaves(outputs)
         others = [leaf for leaf in leaves if id(leaf) not in known]
+        given_out = {id(output) for output in outputs}
+        if any(id(leaf) in given_out or _hooked(leaf) for leaf in others):
+            raise Uncuttable(LEARNS + "; one that its forward pass makes may, where it neither returns nor hooks that")
         given = {_storage(each) for each in inputs if isinstance(each, self._torch.Tensor)} - {None}
-        if any(_storage(leaf) not in given for leaf in others):
-            return True, reentrant
-        self._saved += [weakref.ref(leaf) for leaf in others]
-        return False, reentrant
+        for leaf in others:
+            (self._saved if _storage(leaf) in given else self._leaves).append(weakref.ref(leaf))
+        return reentrant
 
     def check_released(self) -> None:
-        """To be called when the outputs are gone. Raises Uncuttable if something else still holds the graph: features of a hook,
-        a part of the loss on the module."""
-        if any(holder() is not None for holder in self._saved):
+        """To be called when the outputs are gone. Raises Uncuttable if something else still holds such a leaf, which then is none that the
+        forward pass has made for itself, or the graph: features of a hook, a part of the loss on the module."""
+        if self._is_held(self._leaves):
+            raise Uncuttable(LEARNS)
+        if self._is_held(self._saved):
+            raise Uncuttable(
+                "something besides its outputs is kept that carries gradients (by a hook, or on the module)"
+            )
+
+    def _is_held(self, references: Sequence[weakref.ref[Any]]) -> bool:
+        if any(reference() is not None for reference in references):
             gc.collect()
-            if any(holder() is not None for holder in self._saved):
-                raise Uncuttable(
-                    "something besides its outputs is kept that carries gradients (by a hook, or on the module)"
-                )
+        return any(reference() is not None for reference in references)
 
 
 class _Holder:
@@ -87,6 +99,10 @@ def _leaves(outputs: Iterable[Tensor]) -> tuple[list[Any], bool]:
         reentrant = reentrant or type(node).__name__ == "CheckpointFunctionBackward"
         pending.extend(following for following, _ in node.next_functions if following is not None)
     return found, reentrant
+
+
+def _hooked(leaf: Any) -> bool:
+    return bool(leaf._backward_hooks or getattr(leaf, "_post_accumulate_grad_hooks", None))
 
 
 def _storage(tensor: Any) -> int | None:
