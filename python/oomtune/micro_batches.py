@@ -203,7 +203,7 @@ def _rows(torch: Any, leaves: list[Any]) -> int | None:
     counts: dict[int, int] = {}
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor) and leaf.dim() > 0:
-            counts[leaf.shape[0]] = counts.get(leaf.shape[0], 0) + 1
+            counts[leaf.size(0)] = counts.get(leaf.size(0), 0) + 1
     return max(counts, key=lambda count: counts[count]) if counts else None
 
 

@@ -368,6 +368,61 @@ class Calls(CutCase):
         self.same(Leaf, mean_square, rows)
         self.refused("is kept that carries gradients", lambda: Leaf(keeps=True), mean_square, rows)
 
+    def test_containers_of_the_scripts_own_classes(self):
+        def loss(model, x):
+            found = model(x)
+            first = found["made"] if isinstance(found, dict) else found[0]
+            return first.mean() + found.square.mean() + found.more[0].pow(3).mean()
+
+        for kind in (Listed, Pair, Named):
+            with self.subTest(kind=kind.__name__):
+                self.same(lambda kind=kind: Returning(kind), loss, rows)
+        words = r"it returns an object \(Knowing\) that may hold its samples, and cannot be looked into"
+        with mock.patch("oomtune.hook.cut.cut.is_made_of_models", lambda module: False):
+            self.refused(words, lambda: Returning(Knowing), loss, rows)
+
+    def test_tensors_without_a_row_for_each_sample(self):
+        dense = {
+            "sparse": lambda found: found.to_dense(),
+            "nested": lambda found: torch.nested.to_padded_tensor(found, 0.0),
+        }
+        for kind, instead in dense.items():
+            with self.subTest(kind=kind):
+                words = "%s cannot be cut: it returns a %s tensor: (dense|padded) .* joins along the samples$"
+                loss = lambda model, x, instead=instead: instead(model(x)).pow(2).mean()  # noqa: E731
+                self.refused(words % ("Unjoined", kind), lambda kind=kind: Unjoined(kind, nn.Linear(8, 4)), loss, rows)
+                # (a model inside is cut instead)
+                self.same(lambda kind=kind: Unjoined(kind, net()), loss, rows)
+
+    def test_inputs_that_have_no_rows_to_be_taken(self):
+        made = {
+            "sparse": lambda: torch.randn(64, 8).relu().to_sparse(),
+            "nested": lambda: torch.nested.nested_tensor([torch.randn(8) for _ in range(64)]),
+        }
+        for kind, inputs in made.items():
+            words = "it is given a %s tensor: (dense|padded) .*, it is cut with its samples$" % kind
+            self.refused(words, Densifying, mean_square, inputs)
+        shared = torch.eye(8).to_sparse()
+        self.same(Densifying, lambda model, x: model(x, shared.to(x)).pow(2).mean(), rows)
+
+    def test_bags_that_offsets_tell_apart_and_those_in_a_row_each(self):
+        def bags():
+            return torch.randint(1, 50, (256,)), torch.arange(0, 256, 4)
+
+        def padded():
+            return torch.randint(0, 50, (64, 4))
+
+        words = "its bags are in one row, .*: padded, with padding_idx, they are cut$"
+        self.refused(words, Bags, lambda model, x: model(*x).pow(2).mean(), bags)
+        self.same(Bags, mean_square, padded)
+
+    def test_as_many_steps_as_samples(self):
+        def square():
+            return torch.randn(64, 64, 8)
+
+        self.same(LastStep, mean_square, square)
+        self.same(lambda: LastStep(every=True), mean_square, square)
+
     def test_a_leaf_that_the_module_makes_for_itself(self):
         def loss(model, x):
             made, extra = model(x)
@@ -575,6 +630,88 @@ class Leaf(nn.Module):
         if self.keeps:
             self.leaf = x
         return self.net(x)
+
+
+class Listed(list):
+    """With a constructor of its own."""
+
+    def __init__(self, made, square, more):
+        super().__init__([made])
+        self.square, self.more = square, (more, [3])
+
+
+class Knowing(Listed):
+    def __init__(self, *values):
+        super().__init__(*values)
+        self.more[1][:] = [self]
+
+
+class Pair(tuple):
+    def __new__(cls, *values):
+        return super().__new__(cls, values[0] if len(values) == 1 else values[:1])
+
+    def __init__(self, made, square=None, more=None):
+        self.square, self.more = square, [more]
+
+
+class Named(dict):
+    __slots__ = ("more", "square")
+
+    def __init__(self, made, square, more):
+        super().__init__(made=made)
+        self.square, self.more = square, [more]
+
+
+class Returning(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.net, self.kind = net(), kind
+
+    def forward(self, x):
+        made = self.net(x)
+        return self.kind(made, made.pow(2), made.tanh())
+
+
+class Unjoined(nn.Module):
+    def __init__(self, kind, inner):
+        super().__init__()
+        self.inner, self.kind = inner, kind
+
+    def forward(self, x):
+        made = self.inner(x)
+        return made.to_sparse() if self.kind == "sparse" else torch.nested.as_nested_tensor(list(made.unbind()))
+
+
+class Densifying(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 4)
+
+    def forward(self, x, mix=None):
+        if mix is not None:
+            return self.linear(torch.sparse.mm(mix, x.t()).t())
+        return self.linear(torch.nested.to_padded_tensor(x, 0.0) if x.is_nested else x.to_dense())
+
+
+class Bags(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bags, self.linear = nn.EmbeddingBag(50, 16, padding_idx=0), nn.Linear(16, 4)
+
+    def forward(self, words, offsets=None):
+        return self.linear(self.bags(words, offsets))
+
+
+class LastStep(nn.Module):
+    """Of sequences with time first."""
+
+    def __init__(self, every=False):
+        super().__init__()
+        self.recurrent, self.every = nn.GRU(8, 4), every
+
+    def forward(self, x):
+        found, _ = self.recurrent(x)
+        return found if self.every else found[-1]
 
 
 class Penalised(nn.Module):

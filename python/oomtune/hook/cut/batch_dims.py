@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, List, Optional, Sequence
 
-    from ..types import Leaves, Span, Torch
+    from ..types import Leaves, Span, Tensor, Torch
     from .row_group import RowGroup
 
     #: For each input the dimension that is cut; None: it is passed whole.
@@ -78,7 +78,7 @@ def candidates(torch: Torch, leaves: Leaves, sizes: Sequence[int]) -> Iterator[B
 
 def _counts(torch: Torch, leaves: Leaves, sizes: Sequence[int]) -> list[int]:
     """Row counts that the call may have."""
-    shapes: list[tuple[int, ...]] = [tuple(leaf.shape) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    shapes: list[tuple[int, ...]] = [_shape(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
     lengths = {len(leaf.items) for leaf in leaves if isinstance(leaf, SampleList)}
     first = {shape[0] for shape in shapes if shape} | lengths
     second = {shape[1] for shape in shapes if len(shape) > 1}
@@ -98,7 +98,7 @@ def _dim(torch: Torch, leaf: Any, count: int, preferred: int) -> int | None:
         return 0 if len(leaf.items) == count else None
     if not isinstance(leaf, torch.Tensor):
         return None
-    found = [dim for dim in (0, 1) if leaf.dim() > dim and leaf.shape[dim] == count]
+    found = [dim for dim, size in enumerate(_shape(leaf)[:2]) if size == count]
     if preferred in found:
         return preferred
     return found[0] if found else None
@@ -106,4 +106,9 @@ def _dim(torch: Torch, leaf: Any, count: int, preferred: int) -> int | None:
 
 def _square(torch: Torch, leaf: Any, count: int) -> bool:
     """Whether a leaf is square: perhaps a mask between positions, as many as there are samples."""
-    return isinstance(leaf, torch.Tensor) and leaf.dim() > 1 and leaf.shape[0] == leaf.shape[1] == count
+    return isinstance(leaf, torch.Tensor) and _shape(leaf)[:2] == (count, count)
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    """Of a nested tensor only how many samples it has."""
+    return (tensor.size(0),) if tensor.is_nested else tuple(tensor.shape)

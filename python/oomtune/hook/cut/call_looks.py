@@ -7,6 +7,7 @@ from .buffers import compiled
 from .cached_weights import CachedWeights
 from .equivalence import EquivalenceCheck
 from .micro_batch_check import MicroBatchCheck, is_due, most_looked_at
+from .nearness import dense_instead, without_rows
 from .outputs import Shared, WeightedSum
 from .pytree import has_packed, tree_with
 from .reduction_choice import ReductionChoice
@@ -147,6 +148,9 @@ class CallLooks:
                 "it is given a PackedSequence, which has no row for each sample; packed in its own forward pass, sequences are cut "
                 "with their samples"
             )
+        for leaf, dim in zip(self._leaves, self._dims.dims):
+            if dim is not None and isinstance(leaf, self._torch.Tensor) and without_rows(self._torch, leaf):
+                raise Unseen("it is given a %s tensor: %s, it is cut with its samples" % dense_instead(leaf))
         plan = self._plan
         return SampleRuns(
             self._torch, self._run, self._leaves, self._dims, plan.sandbox(), plan.learns, plan.ranks, plan.sharded

@@ -6,7 +6,7 @@ import functools
 import operator
 
 from .memory_order import memory_order
-from .nearness import apart, near
+from .nearness import apart, dense_instead, near, without_rows
 from .outputs import Concatenated, Constant, Shared, WeightedSum
 from .refusal import UNPADDED, Mismatch, NoMean, Unreduced, Unseen
 from .row_group import RowGroup
@@ -54,6 +54,9 @@ class Comparison:
         self._tolerance = FINE if fine else COARSE
         if len({len(output) for output in [*outputs, again]}) != 1:
             raise Mismatch("what it returns has another structure for fewer samples")
+        for leaf in outputs[0]:
+            if isinstance(leaf, torch.Tensor) and without_rows(torch, leaf):
+                raise Unseen("it returns a %s tensor: %s, it joins along the samples" % dense_instead(leaf))
         #: The outputs depend on random numbers.
         self.random = not all(self._near(one, other, FINE) for one, other in zip(outputs[0], again))
         self._changed = changed() if self.random else outputs[0]
@@ -155,7 +158,9 @@ class Comparison:
             raise _do_not_join(whole, first, last)
         order = RowOrder(orders(dims[0], each), functools.partial(self._off, entry))
         if order.off > self._tolerance:
-            raise Mismatch("what it returns for a sample depends on the other samples of the batch")
+            raise Mismatch(
+                "what it returns for a sample depends on the other samples of the batch, and at the loader would on those of its micro-batch"
+            )
         self.undecided = self.undecided or order.undecided
         order.best.order, order.best.dims = memory_order(torch, whole), whole.dim()
         return order.best

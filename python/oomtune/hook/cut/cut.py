@@ -257,7 +257,10 @@ class Cut:
                 try:
                     looks = CallLooks(self._torch, plan, tree, leaves, dims)
                     ranks.agreed(functools.partial(looks.check, self._most(dims)))
-                except Mismatch as mismatch:
+                except (Mismatch, NoMean) as mismatch:
+                    if ranks.together and not isinstance(mismatch, Mismatch):
+                        raise  # (the others do not go on)
+                    # (of sequences with as many steps as samples, a cut of the steps returns what is of all of them)
                     reason = reason or mismatch
                     continue
                 self._plans.note(key, module, leaves, (plan, dims))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 #: How deep the fields of objects are followed.
 DEPTH = 4
 
+_NONE = object()
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type)
 
 
@@ -29,25 +30,37 @@ class SampleList:
 
 
 def tree_map(
-    torch: Torch, tree: Tree, visit: Callable[[Any], Any], lengths: Collection[int] = (), depth: int = DEPTH
+    torch: Torch,
+    tree: Tree,
+    visit: Callable[[Any], Any],
+    lengths: Collection[int] = (),
+    depth: int = DEPTH,
+    above: tuple[int, ...] = (),
 ) -> Tree:
     """The same structure with visit(leaf) in place of each leaf. Leaves are tensors, plain values, and lists of one of the
-    `lengths`, which are visited as SampleList."""
-    if isinstance(tree, (torch.Tensor, *_PLAIN)):
+    `lengths`, which are visited as SampleList, and what the tree is itself in, whose ids `above` has."""
+    if isinstance(tree, (torch.Tensor, *_PLAIN)) or id(tree) in above:
         return visit(tree)
 
     def inner(value: Tree, depth: int = depth) -> Tree:
-        return tree_map(torch, value, visit, lengths, depth)
+        return tree_map(torch, value, visit, lengths, depth, (*above, id(tree)))
 
     if isinstance(tree, Mapping):
-        return _mapping(tree, {key: inner(value) for key, value in tree.items()})
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(inner(value) for value in tree))
-    if isinstance(tree, (list, tuple)):
+        twin = _mapping(tree, {key: inner(value) for key, value in tree.items()})
+    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        twin = type(tree)(*(inner(value) for value in tree))
+    elif isinstance(tree, (list, tuple)):
         if len(tree) in lengths and len(tree) > 1 and _one_each(torch, tree):
             return visit(SampleList(tree))
-        items = [inner(value) for value in tree]
-        return items if type(tree) is list else type(tree)(items)
+        twin = _sequence(tree, [inner(value) for value in tree])
+    else:
+        return _object(tree, visit, inner, depth)
+    for name, value in _attributes(tree).items() if depth else ():
+        object.__setattr__(twin, name, inner(value, depth - 1))
+    return twin
+
+
+def _object(tree: Tree, visit: Callable[[Any], Any], inner: Callable[[Tree, int], Tree], depth: int) -> Tree:
     fields = _fields(tree) if depth else None
     if not fields:
         return visit(tree)
@@ -91,6 +104,36 @@ def _one_each(torch: Torch, items: Any) -> bool:
         return False
     batches = (isinstance(item, torch.Tensor) and item.dim() > 0 and item.shape[0] == len(items) for item in items)
     return not all(batches)
+
+
+def _attributes(tree: Any) -> dict[str, Any]:
+    """What a list, tuple or dictionary of the script's own class has besides its entries."""
+    kind: Any = type(tree)
+    if kind in (list, tuple, dict) or not isinstance(tree, (list, tuple, dict)):
+        return {}
+    found = dict(getattr(tree, "__dict__", {}))
+    for each in kind.__mro__:
+        slots = each.__dict__.get("__slots__", ())
+        found.update((name, getattr(tree, name)) for name in _names(slots) if hasattr(tree, name))
+    # (transformers' ModelOutput has its entries as attributes, too, and sets both)
+    entries = tree if isinstance(tree, dict) else {}
+    return {name: value for name, value in found.items() if entries.get(name, _NONE) is not value}
+
+
+def _names(slots: Any) -> list[str]:
+    names = [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in names if not name.startswith("__")]
+
+
+def _sequence(tree: Any, items: list[Any]) -> Any:
+    if type(tree) is list:
+        return items
+    if isinstance(tree, tuple):
+        return type(tree)(items)
+    # Keeps the class, whose constructor may take something else.
+    twin = copy.copy(tree)
+    list.__setitem__(twin, slice(None), items)
+    return twin
 
 
 def _fields(tree: Tree) -> dict[str, Any] | None:

@@ -28,6 +28,10 @@ class Sandbox:
         self._devices = devices
         self._sharded = sharded
 
+    @property
+    def has_bags(self) -> bool:
+        return any(isinstance(each, self._torch.nn.EmbeddingBag) for each in self._modules)
+
     def attributes(self) -> Attributes:
         """What the modules keep, and what the hooks on them do."""
         modules = [] if self._sharded else self._modules

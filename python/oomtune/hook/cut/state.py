@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 REMEDY = "handed to the call and returned by it, a state is cut with its samples"
 
+BAGS = "its bags are in one row, which offsets divide, and not in one for each sample: padded, with padding_idx, they are cut"
+
 
 def stateless(torch: Torch, sandbox: Sandbox, run: Callable[[], Tree], random: RngState) -> Leaves:
     """The output of a run within the sandbox. Raises Keeps if another one returns something else, for what the module has kept."""
@@ -37,8 +39,13 @@ def stateless(torch: Torch, sandbox: Sandbox, run: Callable[[], Tree], random: R
 
 def fails_on_fewer(error: Exception | None, sandbox: Sandbox, count: int) -> Unseen:
     """Why a module is not cut whose forward pass failed on a part of the `count` samples."""
-    why = "its forward pass fails on fewer samples (%s: %s)" % (type(error).__name__, str(error)[:200])
+    why = "its forward pass fails on fewer samples (%s: %s)" % (
+        type(error).__name__,
+        " ".join(str(error).split())[:200],
+    )
     kept = sandbox.attributes().with_rows(count)
+    if sandbox.has_bags and "offsets" in str(error):
+        return Unseen(BAGS)
     if kept is None:
         return Unseen(why)
     reason = Unseen("%s, and %s, which it keeps, may have a row for each sample: %s" % (why, kept, REMEDY))
