@@ -324,7 +324,7 @@ class State(CutCase):
         self.assertEqual(set(seen), {3})
 
     def test_what_a_backward_pass_leaves_on_the_weights(self):
-        why = r"its backward pass leaves something on its weights \(grad_sample\).*\(nor would --cut loader train the same\)$"
+        why = r"its backward pass leaves something on its weights \(grad_sample\).* BatchMemoryManager makes micro-batches \(nor would --cut loader train the same\)$"
         for told in (False, True):
             self.refused(why, lambda: PerSample(told), mean_square, rows)  # noqa: B023
         self.same(lambda: Watching(True), mean_square, rows)
