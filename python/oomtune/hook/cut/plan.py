@@ -259,7 +259,9 @@ class Plan:
         if left:
             what = "its backward pass leaves something on its weights (%s), and would leave that of a micro-batch"
             if any("grad_sample" in name for name in left):
-                what += "; where Opacus keeps each sample's gradient there, its own BatchMemoryManager makes micro-batches"
+                what += (
+                    "; where Opacus keeps each sample's gradient there, its own BatchMemoryManager makes micro-batches"
+                )
             self.refuse(LeavesOnWeights(what % ", ".join(left[:3])))
 
     def drew(self) -> None:
