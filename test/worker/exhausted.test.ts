@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Loop } from '../../src/contract/hook.js';
 import type { Observation } from '../../src/contract/measurement.js';
-import { exhaustedDiagnosis } from '../../src/worker/search/exhausted.js';
+import { exhaustedDiagnosis, withCutCalls } from '../../src/worker/search/exhausted.js';
 import { uncutFor, undriveable } from '../../src/worker/search/undriveable.js';
 
 const MIB = 1024 ** 2;
@@ -79,6 +79,18 @@ describe('a search without an answer', () => {
     );
     expect(adviceAt([])).not.toContain('Micro-batch 1');
     expect(adviceAt([], { place: 'call' } as Loop)).not.toContain('--cut loader');
+  });
+
+  it('says the same of a launch that ran out of memory later', () => {
+    const late = { ...oom, reason: 'batch' } as const;
+    expect(withCutCalls(late, null).advice).toBe('Use a smaller batch.');
+    expect(withCutCalls({ ...late, reason: 'leak' }, []).advice).toBe('Use a smaller batch.');
+    expect(withCutCalls(late, ['Embedding', 'Linear']).advice).toMatch(
+      /^Use a smaller batch\. What is cut are calls of Embedding, Linear: what is computed of their outputs/,
+    );
+    expect(withCutCalls(late, []).advice).toMatch(
+      /^Give a larger --budget.* No call of a model was cut before that, so it is no smaller at any size/,
+    );
   });
 
   it('blames the options where nothing could be tried', () => {

@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Detached } from '../../src/worker/launch/detached.js';
@@ -126,6 +127,18 @@ describe('running a job to its end', () => {
     expect(runs.at(-1)).toContain("resume 1 ['--resume']");
     expect(runs.at(-1)).toContain('trained');
     expect([...bench.recorded.values()][0]).toMatchObject({ status: 'demoted' });
+  });
+
+  it.each([
+    ['that no call of a model was cut', 'before', /^Give a larger --budget.* No call of a model was cut before that/],
+    ['which calls were', 'after', /smaller micro-batch.* What is cut are calls of Linear: what is computed of their/],
+  ])('says after a late out-of-memory error %s', async (_, place, advice) => {
+    const seen = join(mkdtempSync(join(tmpdir(), 'oomtune-late-')), 'seen');
+    const command = [python, 'late-held.py', place, seen];
+    const bench = workbench('run', command, { budget: '100MiB', amp: 'off', retries: 1 });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'failed', launches: 2, failure: { class: 'device_oom' } });
+    expect(report.failure?.advice).toMatch(advice);
   });
 
   it('takes no smaller size where a worker of the loader ran out of memory, whose batches would be the same', async () => {

@@ -11,6 +11,7 @@ import type { SessionHooks } from '../launch/hook-report.js';
 import { launchJob, remarksTo } from '../launch/launch.js';
 import { Session } from '../launch/session.js';
 import { STILL_RUNNING_ADVICE } from '../launch/still-running.js';
+import { withCutCalls } from '../search/exhausted.js';
 import { diagnoseSession } from '../search/observe.js';
 import type { Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
@@ -126,7 +127,8 @@ export class Attempts {
           ...(await target.memory.surroundings()),
         })
       : null;
-    const diagnosis = found && namingLimit(found, exit, 'run', this.request.options);
+    const limited = found && namingLimit(found, exit, 'run', this.request.options);
+    const diagnosis = limited && withCutCalls(limited, session.exception?.cut_calls ?? null);
     if (diagnosis?.reason === 'worker' && this.#keepsLoader(target, session)) diagnosis.cure = 'none';
     // Only a search has a use for what waits.
     if (session.spared && (first === null || signal.aborted || diagnosis?.class !== 'device_oom'))

@@ -39,14 +39,21 @@ export function exhaustedDiagnosis(
   const byHand = loop?.place === 'call';
   if (none) advice.push(NONE_CUT, ...(byHand ? [] : [NONE_CUT_LOADER]));
   else if (cut?.cut === 'model') {
-    if (cutCalls !== null)
-      advice.push(
-        `What is cut are calls of ${cutCalls.join(', ')}: what is computed of their outputs has the whole batch.`,
-      );
+    if (cutCalls !== null) advice.push(whatIsCut(cutCalls));
     advice.push(byHand ? LOSS_INSIDE : WHOLE_OUTPUTS);
   }
   return { ...seen, advice: advice.join(' ') };
 }
+
+/** A launch at a chosen size ran out of memory: with what was cut before. `cutCalls`: see SearchOutcome. */
+export function withCutCalls(seen: Diagnosis, cutCalls: readonly string[] | null): Diagnosis {
+  if (cutCalls === null || seen.class !== 'device_oom' || seen.reason !== 'batch') return seen;
+  const none = ['Give a larger --budget, or make the model smaller.', NONE_CUT, NONE_CUT_LOADER];
+  return { ...seen, advice: (cutCalls.length === 0 ? none : [seen.advice, whatIsCut(cutCalls)]).join(' ') };
+}
+
+const whatIsCut = (calls: readonly string[]): string =>
+  `What is cut are calls of ${calls.join(', ')}: what is computed of their outputs has the whole batch.`;
 
 /** The loop outgrows any budget, so the script has to change. */
 function growthDiagnosis({ why }: Extract<Action, { type: 'exhausted' }>): Diagnosis {
