@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 
 from .errors import OomtuneError
+from .hook.watch.world import world_size_now
 from .out_of_memory import free_memory, in_search, is_out_of_memory, let_go
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ def _call(function: Callable[..., Any], args: Any, kwargs: Any, micro_batch: int
 
 def in_micro_batches(train: Callable[[int, int], Any], effective_batch: int, micro_batch: int | None = None) -> Any:
     """What `train(micro_batch, accumulation)` returns for the first of the sizes that fits. Raises as keep_effective_batch()."""
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+    if world_size_now() > 1:
         raise OomtuneError(
             "OOMTUNE_USAGE",
             "Several ranks train here: one that runs out of memory cannot have the others begin again.",

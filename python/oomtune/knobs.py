@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Mapping
 
+from .hook.watch.world import world_size_now
+
 AMP = ("off", "bf16", "fp16")
 
 
@@ -52,13 +54,14 @@ def config(
 
     Raises ValueError where the environment holds something that oomtune never writes.
     """
+    own = environ is None
     environ = os.environ if environ is None else environ
     micro = _count(environ, "OOMTUNE_MICRO_BATCH") or micro_batch
     steps = _count(environ, "OOMTUNE_ACCUMULATION") or accumulation
     precision = environ.get("OOMTUNE_AMP") or amp
     if precision not in AMP:
         raise ValueError("OOMTUNE_AMP: expected one of %s, got %r" % (", ".join(AMP), precision))
-    world = _count(environ, "WORLD_SIZE") or 1
+    world = _count(environ, "WORLD_SIZE") or (world_size_now() if own else 1)
     flag = environ.get("OOMTUNE_CHECKPOINTING", "")
     return Config(
         micro_batch=micro,

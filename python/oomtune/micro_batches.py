@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 import weakref
 from typing import Any
 
 from .errors import OomtuneError
+from .hook.watch.world import world_size_now
 from .out_of_memory import free_memory, is_out_of_memory, let_go
 
 TYPE_CHECKING = False
@@ -36,12 +36,8 @@ def auto_micro_batch(model: Any, micro_batch: int | None = None) -> Any:
     """
     if micro_batch is not None and micro_batch < 1:
         raise ValueError("micro_batch: expected at least 1, got %r" % micro_batch)
-    if micro_batch is None and int(os.environ.get("WORLD_SIZE") or 1) > 1:
-        raise OomtuneError(
-            "OOMTUNE_USAGE",
-            "Several ranks train here, and each would find another micro-batch.",
-            "Name one: auto_micro_batch(model, 8), or start the ranks with `oomtune run`.",
-        )
+    if micro_batch is None:
+        _require_one_rank()
     if _hook_decides():
         return model
     cut = _CUTS.get(model)
@@ -49,6 +45,15 @@ def auto_micro_batch(model: Any, micro_batch: int | None = None) -> Any:
         cut = _CUTS[model] = _ModelCut(model)
     cut.micro_batch = micro_batch
     return model
+
+
+def _require_one_rank() -> None:
+    if world_size_now() > 1:
+        raise OomtuneError(
+            "OOMTUNE_USAGE",
+            "Several ranks train here, and each would find another micro-batch.",
+            "Name one: auto_micro_batch(model, 8), or start the ranks with `oomtune run`.",
+        )
 
 
 def micro_batch_of(model: Any) -> int | None:
@@ -131,6 +136,7 @@ class _ModelCut:
         from .hook.cut.batch_dims import candidates
         from .hook.cut.pytree import tree_leaves
 
+        _require_one_rank()  # (the script may have made its group of ranks since)
         leaves = tree_leaves(self._torch, tree, (rows,))
         size = sum(leaf.numel() for leaf in leaves if isinstance(leaf, self._torch.Tensor)) / rows
         micro = rows

@@ -226,6 +226,10 @@ named.wait()
 
     def test_where_several_ranks_train(self):
         self.refused("", "several ranks", WORLD_SIZE="2", RANK="0")
+        # A script may make the group of ranks itself, without the launcher's variables.
+        group = "torch.distributed.%s = lambda *group: %s\n"
+        made = (("is_initialized", True), ("get_world_size", 2), ("get_rank", 0))
+        self.refused("".join(group % each for each in made), "several ranks")
 
     def test_where_the_device_was_in_use(self):
         self.refused("torch.cuda.is_initialized = lambda: True\n", "in use before")

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import torch
-from support import ROOT, environment, start
+from support import RANK_ENDS, ROOT, environment, start, start_ranks
 from torch import nn
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -34,6 +34,22 @@ def train(net, seen=None, steps=4):
         optimizer.step()
     return [weight.detach().clone() for weight in net.parameters()]
 
+
+#: What needs to know of all ranks, before and after a script has made their group.
+RANKS = """
+import os, torch, oomtune
+import torch.distributed as dist
+net = torch.nn.Linear(4, 1)
+def told(call):
+    try: return call()
+    except oomtune.OomtuneError as error: return error.code
+found = [oomtune.config(4, 2).effective_batch]
+oomtune.auto_micro_batch(net)
+dist.init_process_group('gloo', rank=int(os.environ['SLURM_PROCID']), world_size=int(os.environ['SLURM_NTASKS']))
+found += [told(lambda: net(torch.randn(8, 4))), told(lambda: oomtune.auto_micro_batch(net))]
+found += [told(oomtune.keep_effective_batch(8)(lambda micro_batch, accumulation: 'trained')), oomtune.config(4, 2).effective_batch]
+print(*found, flush=True)
+"""
 
 #: Trains under a limit on the process's memory, as a device's: prints the sizes that ran, and a digest of the weights.
 LIMITED = """
@@ -179,6 +195,16 @@ class Ranks(unittest.TestCase):
         command = [sys.executable, "-c", text]
         done = subprocess.run(command, env=environment(WORLD_SIZE=2), stdout=subprocess.PIPE, universal_newlines=True)
         self.assertEqual(done.stdout, "OOMTUNE_USAGE\n")
+
+    @unittest.skipUnless(torch.distributed.is_available(), "this torch has no torch.distributed")
+    def test_ranks_that_tell_torch_themselves_which_they_are(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "ranks.py")
+            with open(path, "w") as file:
+                file.write(RANKS + RANK_ENDS)
+            done = start_ranks(2, path, [], folder, environment(BY_SLURM=1))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.split(), ["8", *["OOMTUNE_USAGE"] * 3, "16"] * 2)
 
     def test_the_hook_decides_where_it_cuts(self):
         text = (

@@ -4,9 +4,12 @@ SLURM_PROCID, or of arguments). At the time of a call: a script makes its group 
 from __future__ import annotations
 
 import os
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..types import Torch
 
 
@@ -15,6 +18,12 @@ def world_size(torch: Torch | None) -> int:
     if told > 1 or torch is None or not _has_group(torch):
         return told
     return int(torch.distributed.get_world_size())
+
+
+def world_size_now() -> int:
+    """The same, whether or not torch has been imported."""
+    torch: Any = sys.modules.get("torch")
+    return world_size(torch)
 
 
 def rank(torch: Torch | None) -> int:
