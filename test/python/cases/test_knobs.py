@@ -153,6 +153,7 @@ class Model(nn.Module):
         self.register_buffer('book', torch.zeros(4))
         self.register_buffer('table', torch.arange(4.))
         self.register_buffer('cache', torch.zeros(0))
+        self.elsewhere = nn.Linear(4, 4, device='meta').requires_grad_(False)
     def forward(self, x):
         if len(self.cache) < 9: self.cache = torch.zeros(len(self.cache) + 4)
         %s

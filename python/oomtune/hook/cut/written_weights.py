@@ -29,7 +29,8 @@ class Weights:
         self._groups: dict[Any, list[tuple[str, Tensor]]] = {}
         for module in modules:
             for name, weight in module.named_parameters(recurse=False):
-                if type(weight) in plain and weight.is_floating_point() and weight.numel() and weight.is_contiguous():
+                there = weight.numel() and weight.is_contiguous() and not weight.is_meta
+                if type(weight) in plain and weight.is_floating_point() and there:
                     named = "%s.%s" % (type(module).__name__, name), weight
                     self._groups.setdefault((weight.device, weight.dtype), []).append(named)
         self._values = {kind: self._some(group) for kind, group in self._groups.items()}
