@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -41,6 +41,20 @@ describe('several ranks', () => {
       expect(after).toContain(`rank ${rank} from step 6`);
       expect(after).toContain(`rank ${rank} trained`);
     }
+    await bench.noneLeft();
+  });
+
+  it('that torch.multiprocessing.spawn starts are cut where they run out of memory, which only their own processes see', async () => {
+    folder = mkdtempSync(join(tmpdir(), 'oomtune-ranks-'));
+    const options = { cwd: FIXTURES, budget: '90MiB', amp: 'off', checkpointing: 'off' } as const;
+    const bench = workbench('run', [pythonWithTorch(), 'spawned_ranks.py'], options);
+    Object.assign(bench.request.environment, { MEETING: join(folder, 'meeting'), WEIGHTS: join(folder, 'weights.pt') });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded' });
+    const { micro_batch: micro, accumulation } = report.config as { micro_batch: number; accumulation: number };
+    expect(accumulation).toBeGreaterThan(1);
+    expect(micro * accumulation).toBe(2048);
+    expect(existsSync(join(folder, 'weights.pt'))).toBe(true);
     await bench.noneLeft();
   });
 });

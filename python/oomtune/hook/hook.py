@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 #: By imported module: the hook's module to load then, and the function to call in it.
 ALWAYS = {
     "torch": ("instrumentation", "instrument"),
+    "multiprocessing.process": ("report.child_processes", "report_ends"),
     "torchdata.stateful_dataloader.stateful_dataloader": ("watch.loader", "patch_stateful_loader"),
     "keras.src.optimizers.base_optimizer": ("watch.keras", "watch_optimizers"),
     "keras.src.backend.torch.trainer": ("watch.keras", "watch_fit"),
@@ -182,6 +183,11 @@ class Hook:
         """Skips exit handlers that were registered before the fork: a folder that they remove belongs to the next life, too."""
         if self.reporter.reported and os.getpid() == self._pid:
             self.exit_process(1)
+
+    @property
+    def trains(self) -> bool:
+        """The process has made an optimizer."""
+        return self.instrumentation is not None and self.instrumentation.optimizers.exist()
 
     # -- where batches are cut
 
