@@ -1,5 +1,6 @@
 """A classifier trained with transformers' Trainer on a loader of the script: no argument sets its batches, and the model's loss is a mean
 whatever number of items Trainer gives it."""
+import gc
 import os
 
 import torch
@@ -20,3 +21,8 @@ trainer = InOrder(model=classifier(), args=arguments, train_dataset=Reviews())
 trainer.train()
 if trainer.is_world_process_zero():
     torch.save(trainer.model.state_dict(), "weights.pt")
+if torch.distributed.is_initialized():
+    # torch 2.15 aborts now and then where gloo's groups outlive the process
+    del trainer
+    gc.collect()
+    torch.distributed.destroy_process_group()
