@@ -54,6 +54,8 @@ describe('several ranks', () => {
     const { micro_batch: micro, accumulation } = report.config as { micro_batch: number; accumulation: number };
     expect(accumulation).toBeGreaterThan(1);
     expect(micro * accumulation).toBe(2048);
+    const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
+    expect(notes.filter((note) => note.includes('the effective batch, are those of one of them'))).toHaveLength(1);
     expect(existsSync(join(folder, 'weights.pt'))).toBe(true);
     await bench.noneLeft();
   });

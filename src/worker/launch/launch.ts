@@ -6,6 +6,7 @@ import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { isEnded } from './detached.js';
 import type { SessionHooks } from './hook-report.js';
+import { tellOwnRanks } from './own-ranks.js';
 import { Session } from './session.js';
 import { foretells, type Hooking, type SessionRequest } from './session-request.js';
 import { Versions } from './versions.js';
@@ -158,7 +159,14 @@ async function open(
       ...wishes,
     },
     deps.log,
-    { ...hooks, ...remarksTo(deps), onHello: (hello) => versions.hear(hello) },
+    {
+      ...hooks,
+      ...remarksTo(deps),
+      onHello: (hello) => {
+        versions.hear(hello);
+        if (options.tune) tellOwnRanks(target, hello, deps);
+      },
+    },
   );
 }
 
