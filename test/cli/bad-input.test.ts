@@ -304,6 +304,8 @@ describe('bad input', () => {
     expect(await run(machines, { SLURM_NNODES: '2' })).toMatch(/^2 .*processes on 2 machines.*--no-tune/s);
     expect(await run(['--no-tune', ...machines], { SLURM_NNODES: '2' })).toMatch(/^0 started/);
     expect(await run(['--', srun, '-N1', 'true'], { SLURM_NNODES: '2' })).toMatch(/^0 started/);
+    const one = ['--', srun, '--ntasks=1', 'torchrun', '--nproc-per-node=4', 'train.py'];
+    expect(await run(one, { SLURM_NNODES: '2' })).not.toContain('machines');
     rmSync(srun);
   });
 

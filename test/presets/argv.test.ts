@@ -120,6 +120,15 @@ describe('Hugging Face Trainer', () => {
       ['srun python', 4, 2],
       ['srun -N1 python', 4, 1],
       ['srun --ntasks=2 --nodes 3-4 python', 2, 3],
+      ['srun -N2-4 -ln2 python', 2, 2],
+      ['srun --mpi pmix --cpu-bind none --export ALL -r 1 -m block:block -n 3 -N 1 python', 3, 1],
+      // one process is on one machine
+      ['srun --ntasks=1 torchrun --nproc-per-node=8 python', 8, 1],
+      ['srun -n1 -N2 python', 1, 2],
+      // options that are not known: with a value before counts, without one, and before those of the script
+      ['srun --yet-unknown value -n2 -N1 python', null, 1],
+      ['srun --yet-unknown value --ntasks=2 python', null, 1],
+      ['srun --yet-unknown python', 4, 2],
       ['python', null, 1],
     ] as const) {
       const made = await plan(`${front} run_clm.py`, { cwd, env });

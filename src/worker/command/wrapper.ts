@@ -1,5 +1,6 @@
-import type { Wrapper } from './launchers.js';
-import { setScript } from './script.js';
+import { basename } from 'node:path';
+import { type Wrapper, wrapperOf } from './launchers.js';
+import { isPython, setScript } from './script.js';
 import type { Program } from './types.js';
 
 /** Reads the words of a launcher; returns the index of what it starts, or null when that is the program itself. */
@@ -30,20 +31,12 @@ export function readWrapper(
       left -= 1;
       continue;
     }
-    const attached = wrapper.valued && /^-[a-zA-Z]\d+$/.test(word); // `srun -n4`
-    const equals = attached ? 1 : word.indexOf('=');
-    const option = attached ? word.slice(0, 2) : equals > 0 ? word.slice(0, equals) : word;
+    const { option, attached } = readOption(word, wrapper);
     if (wrapper.module.includes(option)) mode = 'module';
     if (wrapper.executable.includes(option)) mode = 'executable';
     const bare = wrapper.valued ? !wrapper.valued.includes(option) : (wrapper.bare?.includes(option) ?? !wrapper.bare);
-    const value = attached
-      ? word.slice(2)
-      : equals > 0
-        ? word.slice(equals + 1)
-        : bare
-          ? null
-          : (command[at + 1] ?? null);
-    if (equals < 0 && !bare) at += 1;
+    const value = attached ?? (bare ? null : (command[at + 1] ?? null));
+    if (attached === null && !bare) at += 1;
     if (value === null) continue;
     const counted = wrapper.processes.find((names) => names.includes(option));
     // `gpu`, `auto` and elastic ranges (`1:4`) are only known when the job runs.
@@ -52,14 +45,17 @@ export function readWrapper(
     if (wrapper.nodes.includes(option)) program.nodes = Number.parseInt(value, 10) || null;
     if (wrapper.device_list.includes(option)) program.worldSize = countDevices(value);
   }
+  const overrides = hasUnreadCount(command, at, wrapper);
   const [first] = wrapper.processes;
   if (first) {
     if (!counts.has(first)) counts.set(first, wrapper.processes_default ?? Number.NaN);
     const product = [...counts.values()].reduce((a, b) => a * b, 1);
     if (Number.isInteger(product)) program.worldSize = product;
-    else program.worldSize ??= wrapper.processes_variable ?? null;
+    else if (!overrides) program.worldSize ??= wrapper.processes_variable ?? null;
+    // One process is on one machine, on however many the job is.
+    if (wrapper.nodes_variable && product === 1) program.nodes ??= 1;
   }
-  program.nodes ??= wrapper.nodes_variable ?? null;
+  if (!overrides) program.nodes ??= wrapper.nodes_variable ?? null;
   if (at >= command.length) {
     program.argsStart = command.length;
     return null;
@@ -80,6 +76,34 @@ export function readWrapper(
     program.argsStart = at + 1;
   } else setScript(command, at, cwd, program);
   return null;
+}
+
+/** An option by its name, and the value in the same word: `--ntasks=4`, `-n4`, `-ln4` (null: there is none). */
+function readOption(word: string, { valued }: Wrapper): { option: string; attached: string | null } {
+  const letters = valued ? (/^-([a-zA-Z]+)/.exec(word)?.[1] ?? '') : '';
+  for (let at = 1; at <= letters.length; at += 1) {
+    const option = `-${word[at]}`;
+    if (valued?.includes(option)) return { option, attached: word.slice(at + 1).replace(/^=/, '') || null };
+  }
+  const equals = word.indexOf('=');
+  return equals > 0
+    ? { option: word.slice(0, equals), attached: word.slice(equals + 1) }
+    : { option: word, attached: null };
+}
+
+/**
+ * Whether what seems to be the program may be the value of an option that is not known here, with a count of its own behind it: a variable
+ * does not tell what that count overrides.
+ */
+function hasUnreadCount(command: readonly string[], at: number, wrapper: Wrapper): boolean {
+  const before = command[at - 1] ?? '';
+  if (!/^--[^=]+$/.test(before) || wrapper.valued?.includes(before)) return false;
+  const counts = [...wrapper.processes.flat(), ...wrapper.nodes];
+  for (const word of command.slice(at)) {
+    if (isPython(word) || word.endsWith('.py') || wrapperOf(basename(word))) return false;
+    if (counts.includes(readOption(word, wrapper).option)) return true;
+  }
+  return false;
 }
 
 function countDevices(text: string): number | null {
