@@ -292,14 +292,28 @@ describe('bad input', () => {
     };
     const ranks: [NodeJS.ProcessEnv, RegExp | null][] = [
       [{ SLURM_STEP_NUM_TASKS: '2' }, /^2 .*srun starts oomtune 2 times/],
-      [{ SLURM_STEP_NUM_TASKS: '2', SLURM_PTY_PORT: '1' }, null],
       [{ SLURM_NTASKS: '2', SLURM_STEP_NUM_TASKS: '1' }, null],
       [{ OMPI_COMM_WORLD_SIZE: '4' }, /^2 .*mpirun starts oomtune 4 times/],
       [{ WORLD_SIZE: '2', TORCHELASTIC_RUN_ID: 'none' }, /^2 .*torchrun starts oomtune 2 times/],
       [{ WORLD_SIZE: '2' }, null],
+      [
+        { SLURM_STEP_NUM_TASKS: '2', PMI_SIZE: '2' },
+        /^2 .*srun starts oomtune 2 times.*srun … env -u SLURM_STEP_NUM_TASKS -u PMI_SIZE oomtune run …/s,
+      ],
     ];
     for (const [env, says] of ranks) expect(await run(['--', 'echo', 'started'], env)).toMatch(says ?? /^0 started/);
     expect(await run(['--no-tune', '--', 'echo', 'started'], { SLURM_STEP_NUM_TASKS: '2' })).toMatch(/^0 started/);
+    // A shell by `srun --pty` has a terminal; what another srun starts in that shell has its variable only.
+    const env = { ...oomtune.env, SLURM_STEP_NUM_TASKS: '2', SLURM_PTY_PORT: '1' };
+    const command = [PROGRAM, 'run', '--device', 'cpu', '--', 'echo', 'started'];
+    const apart = spawnSync('setsid', ['--wait', ...command], { env, encoding: 'utf8' });
+    expect([apart.status, apart.stderr]).toEqual([2, expect.stringContaining('srun starts oomtune 2 times')]);
+    const terminal = spawnSync(
+      'python3',
+      ['-c', 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)', ...command],
+      { env, encoding: 'utf8' },
+    );
+    expect([terminal.status, terminal.stdout]).toEqual([0, expect.stringContaining('started')]);
     const machines = ['--', srun, 'python3', 'train.py'];
     expect(await run(machines, { SLURM_NNODES: '2' })).toMatch(/^2 .*processes on 2 machines.*--no-tune/s);
     expect(await run(['--no-tune', ...machines], { SLURM_NNODES: '2' })).toMatch(/^0 started/);
