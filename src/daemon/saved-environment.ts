@@ -66,10 +66,14 @@ export function forgetEnvironment(job: string, where: SubmittedEnvironment | nul
   if (where?.file && where.host === hostName()) rmSync(pathOf(job, where.file), { force: true });
 }
 
-/** After an error of the record that was to name it. Where the daemon of the machine went away meanwhile it may have taken that: then a sweep decides. */
+/** After an error of the record that was to name it. Where that may have been taken all the same a sweep decides. */
 export function forgetUnsent(error: unknown, job: string, where: SubmittedEnvironment | null | undefined): void {
-  if (!(error instanceof OomtuneError && error.code === 'OOMTUNE_DAEMON_DOWN')) forgetEnvironment(job, where);
+  if (!isAnswerLost(error)) forgetEnvironment(job, where);
 }
+
+/** The daemon of the machine went away before it answered: it may have taken what it was sent. */
+export const isAnswerLost = (error: unknown): error is OomtuneError =>
+  error instanceof OomtuneError && error.code === 'OOMTUNE_DAEMON_DOWN';
 
 /** Removes files that no unended job's record names. */
 export async function sweepEnvironments(store: Store, isActive: (job: string) => boolean): Promise<void> {

@@ -12,7 +12,13 @@ import { hostName, type NamedJob, namedJob, newJobId, type Store } from '../stor
 import { jobEnvironment } from '../worker/command/environment.js';
 import { stemOfCommand } from '../worker/command/index.js';
 import { checkLimits, isAdmin, mostWaiting } from './limits.js';
-import { forgetEnvironment, forgetUnsent, saveEnvironment, sweepEnvironments } from './saved-environment.js';
+import {
+  forgetEnvironment,
+  forgetUnsent,
+  isAnswerLost,
+  saveEnvironment,
+  sweepEnvironments,
+} from './saved-environment.js';
 
 /** One of several jobs that are submitted together. */
 export interface Member {
@@ -150,10 +156,16 @@ async function recorder(
       await store.jobs.create(record, place === undefined ? mostWaiting(owner) : null);
     } catch (error) {
       forgetUnsent(error, job, record.environment);
-      throw error;
+      throw isAnswerLost(error) ? mayBeQueued(job, error) : error;
     }
     return record;
   };
+}
+
+/** Who does not know the id submits again what may run already. */
+function mayBeQueued(job: string, error: OomtuneError): OomtuneError {
+  const remedy = `\`oomtune status ${job}\` tells once it answers: submit again only what it does not know. ${error.remedy}`;
+  return new OomtuneError(error.code, `${error.message} A job may be queued as ${job}.`, remedy, { cause: error });
 }
 
 function check<T>(schema: ZodType<T>, value: unknown, what: string): T {

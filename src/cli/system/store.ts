@@ -1,10 +1,10 @@
 import PQueue from 'p-queue';
-import { usageError } from '../../common/errors.js';
+import { OomtuneError, usageError } from '../../common/errors.js';
 import { ToldLately } from '../../common/told-lately.js';
 import type { JobRecord } from '../../contract/job.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { type Channel, ChannelClosed } from '../../daemon/system/channel.js';
-import type { Store } from '../../store/index.js';
+import type { Store, StoredJob } from '../../store/index.js';
 import type { LeaseRequest } from '../../store/lease-request.js';
 import { down } from './client.js';
 import { Line } from './line.js';
@@ -43,9 +43,9 @@ export function systemStore(path: string, channel: Channel): Store {
   const line = new Line(path, channel);
   const onRefused = refusals();
   const calls = new PQueue({ concurrency: MOST_CALLS });
+  const repeat = <T>(ask: (now: Channel) => Promise<T>): Promise<T> => calls.add(() => line.repeat(ask));
   /** What foreground commands ask for long after they began, and may ask for again. */
-  const again = <T>(name: string, args: unknown[]): Promise<T> =>
-    calls.add(() => line.repeat((now) => now.call<T>(name, args)));
+  const again = <T>(name: string, args: unknown[]): Promise<T> => repeat((now) => now.call<T>(name, args));
   const call = <T>(name: string, args: unknown[]): Promise<T> =>
     calls
       .add(() => line.channel.call<T>(name, args))
@@ -66,7 +66,7 @@ export function systemStore(path: string, channel: Channel): Store {
     connection: { onRefused },
     jobs: guarded('jobs', {
       ...parts.jobs,
-      create: (record: JobRecord) => call<null>('jobs.create', [record]), // what may wait is the daemon's to say
+      create: (record: JobRecord) => repeat(creating(record)), // what may wait is the daemon's to say
       byOwner: async () => new Map(await call<[string, { waiting: number; working: number }][]>('jobs.byOwner', [])),
       inSlurm: async () => false, // it runs all of its jobs by itself
     }),
@@ -94,11 +94,27 @@ export function systemStore(path: string, channel: Channel): Store {
           data: Buffer.from(piece.data, 'base64'),
         })),
     },
-    refusalOfWrites: () => call<string | null>('refusalOfWrites', []),
+    refusalOfWrites: () =>
+      call<string | null>('refusalOfWrites', []).catch((error: unknown) => {
+        if (error instanceof OomtuneError && error.code === 'OOMTUNE_USAGE') return null; // a daemon of before an upgrade, which knows no such call
+        throw error;
+      }),
     events: wakes(line),
     close: async () => line.channel.close(),
   };
   return guarded('store', store) as unknown as Store;
+}
+
+/** Asked again, the daemon may refuse the record because it has it already: the answer to the first time was lost. */
+function creating(record: JobRecord): (now: Channel) => Promise<void> {
+  let isSent = false;
+  return async (now) => {
+    const mayBeThere = isSent;
+    isSent = true;
+    await now.call<null>('jobs.create', [record]).catch(async (error: unknown) => {
+      if (!mayBeThere || (await now.call<StoredJob | null>('jobs.get', [record.job])) === null) throw error;
+    });
+  };
 }
 
 /** Tells what Redis answers the daemon with and somebody here waits out, once for all who ask. */

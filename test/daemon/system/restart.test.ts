@@ -102,3 +102,84 @@ describe.skipIf(noUsers !== null)('foreground commands whose daemon is killed an
     expect((await recommendations.find('job')).length).toBe(1);
   }, 240_000);
 });
+
+/** A way to the machine's daemon that passes on what is said, as another daemon would answer it. */
+async function passing(
+  machine: Machine,
+  user: User,
+  /** `loses`: of which submission the answer is lost. `leaves`: nobody answers after that. `lacks`: a call that the daemon does not know. */
+  { loses = 0, leaves = false, lacks = '' }: { loses?: number; leaves?: boolean; lacks?: string },
+): Promise<{ env: NodeJS.ProcessEnv; close: () => void }> {
+  const socket = join(user.home, `passing-${loses}-${leaves}.sock`);
+  const script = `
+    import { connect, createServer } from 'node:net';
+    let sent = 0;
+    createServer((client) => {
+      let isLost = false;
+      const daemon = connect(${JSON.stringify(machine.socket)});
+      for (const end of [client, daemon]) end.on('error', () => {});
+      daemon.on('close', () => client.destroy());
+      client.on('close', () => daemon.destroy());
+      client.on('data', (asked) => {
+        if (asked.includes('"call":"jobs.create"')) isLost = ++sent === ${loses};
+        daemon.write(String(asked).replace('"call":"${lacks}"', '"call":"later.${lacks}"'));
+      });
+      daemon.on('data', (said) => {
+        if (!isLost) client.write(said);
+        else if (${leaves}) process.exit();
+        else client.destroy();
+      });
+    }).listen(${JSON.stringify(socket)});`;
+  const child = user.start(['--input-type=module', '-'], { program: [process.execPath] });
+  child.stdin?.end(script);
+  await until(() => existsSync(socket), 30);
+  return { env: { OOMTUNE_SYSTEM_SOCKET: socket }, close: () => child.kill() };
+}
+
+describe.skipIf(noUsers !== null)('verbs whose daemon is another meanwhile', () => {
+  let machine: Machine;
+  let alice: User;
+
+  beforeAll(async () => {
+    machine = new Machine();
+    alice = machine.user();
+    await machine.start();
+  });
+  afterAll(() => machine.close());
+
+  const submit = ['submit', ...PLAIN, '--preset', 'none'];
+  const ids = async (name: string): Promise<string[]> =>
+    (await (await machine.store()).jobs.list()).filter((job) => job.name.startsWith(name)).map(({ job }) => job);
+
+  it('know a job again of which the answer was lost: it is queued once, and told', async () => {
+    const { env, close } = await passing(machine, alice, { loses: 2 });
+    const sweep = [...submit, '--name', 'once', '--array', '1-3', '--', 'true'];
+    const { code, stdout, stderr } = await alice.call(sweep, { env });
+    close();
+    expect([code, stderr]).toEqual([0, expect.not.stringContaining('OOMTUNE_')]);
+    expect(stdout.trim().split('\n').sort()).toEqual((await ids('once')).sort());
+    expect(await ids('once')).toHaveLength(3);
+  });
+
+  it('name a job that may be queued where the daemon does not come back, and the others of its sweep', async () => {
+    const { env } = await passing(machine, alice, { loses: 2, leaves: true });
+    const sweep = [...submit, '--name', 'doubtful', '--array', '1-3', '--', 'true'];
+    const { code, stderr } = await alice.call(sweep, { env });
+    expect([code, stderr]).toEqual([5, expect.stringContaining('OOMTUNE_DAEMON_DOWN')]);
+    const there = await ids('doubtful');
+    expect(there).toHaveLength(2);
+    for (const job of there) expect(stderr).toContain(job);
+    expect(stderr).toMatch(/A job may be queued as j-\w+\..*either: j-\w+\./s);
+  }, 90_000);
+
+  it('show jobs beside a daemon of before an upgrade, which cannot tell whether its Redis takes writes', async () => {
+    const { env, close } = await passing(machine, alice, { lacks: 'refusalOfWrites' });
+    const job = await alice.submit(['sleep', '300'], [], { env });
+    for (const args of [['status'], ['status', job], ['explain', job]]) {
+      const { code, stderr } = await alice.call(args, { env });
+      expect([code, stderr], args.join(' ')).toEqual([0, '']);
+    }
+    close();
+    expect((await alice.call(['cancel', job])).code).toBe(0);
+  });
+});
