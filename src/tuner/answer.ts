@@ -8,7 +8,7 @@ import type { RungSearch } from './search.js';
 import { LASTING } from './step-peaks.js';
 import type { Answer, Constraints } from './types.js';
 
-/** The answer for a rung: `size` is recommended, `max` is what fits at all; both fitted a fresh process. */
+/** The answer for a rung: `size` is recommended, `max` is what fits at all, in a fresh process. */
 export function answerOf(
   c: Constraints,
   plan: EffectivePlan,

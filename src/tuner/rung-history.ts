@@ -6,8 +6,9 @@ import { BELIEVED, mayVary } from './step-peaks.js';
 
 /**
  * What the observations say about one rung. A fit is *verified* when a fresh process showed it (the size was the first thing
- * that its launch ran, or it followed a larger one that was): only a verified fit may be answered. Fits and failures in a
- * process that had run other sizes before are hints: near the limit such a process can take a little more or less.
+ * that its launch ran, or it followed a larger one that was): only a verified fit may be answered, and where segments can grow
+ * a smaller one than that. Fits and failures in a process that had run other sizes before are hints: near the limit such a
+ * process can take a little more or less.
  */
 export class RungHistory {
   /** Every observation on the rung, in order. */
