@@ -368,18 +368,58 @@ class Calls(CutCase):
         self.same(Leaf, mean_square, rows)
         self.refused("is kept that carries gradients", lambda: Leaf(keeps=True), mean_square, rows)
 
+    def at_the_module(self):
+        """Not at the model inside, where the module is refused."""
+        return mock.patch("oomtune.hook.cut.cut.is_made_of_models", lambda module: False)
+
     def test_containers_of_the_scripts_own_classes(self):
         def loss(model, x):
             found = model(x)
             first = found["made"] if isinstance(found, dict) else found[0]
             return first.mean() + found.square.mean() + found.more[0].pow(3).mean()
 
+        def attributes(model, x):
+            found = model(x)
+            self.assertEqual([found[name] is getattr(found, name) for name in found], found.alike)
+            by_name = found["made"].mean() + found["square"].mean()
+            return by_name + found.made.pow(3).mean() + found.more[0].pow(3).mean()
+
         for kind in (Listed, Pair, Named):
             with self.subTest(kind=kind.__name__):
                 self.same(lambda kind=kind: Returning(kind), loss, rows)
+        for kind in (Attributed, Doubled, Sized, Scaled):
+            with self.subTest(kind=kind.__name__), self.at_the_module():
+                self.same(lambda kind=kind: Returning(kind), attributes, rows)
         words = r"it returns an object \(Knowing\) that may hold its samples, and cannot be looked into"
-        with mock.patch("oomtune.hook.cut.cut.is_made_of_models", lambda module: False):
+        with self.at_the_module():
             self.refused(words, lambda: Returning(Knowing), loss, rows)
+
+    def test_dictionaries_that_are_read_by_attribute(self):
+        for kind in (Attributed, Doubled, Sized, lambda *values: Answering(zip(("made", "square", "more"), values))):
+            with self.subTest(kind=kind.__name__), self.at_the_module():
+                made = lambda kind=kind: kind(rows(), rows().pow(2), rows())  # noqa: E731
+                self.same(Looking, mean_square, made)
+
+    @unittest.skipIf(transformers is None, "transformers")
+    def test_an_output_of_transformers_of_which_an_entry_is_taken_back(self):
+        class Taking(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = net()
+
+            def forward(self, x):
+                made = self.net(x)
+                found = transformers.modeling_outputs.BaseModelOutputWithPooling(made, x)
+                found.pooler_output = None
+                return {"found": found, "more": made.pow(2)}
+
+        def loss(model, x):
+            given = model(x)
+            self.assertIsNone(given["found"].pooler_output)
+            return given["found"].last_hidden_state.pow(3).mean() + given["more"].mean()
+
+        with self.at_the_module():
+            self.same(Taking, loss, rows)
 
     def test_tensors_without_a_row_for_each_sample(self):
         dense = {
@@ -660,6 +700,63 @@ class Named(dict):
     def __init__(self, made, square, more):
         super().__init__(made=made)
         self.square, self.more = square, [more]
+
+
+class Attributed(dict):
+    """Its entries are its attributes."""
+
+    alike = [True] * 3
+
+    def __init__(self, made, square, more):
+        super().__init__(made=made, square=square, more=[more])
+        self.__dict__ = self
+
+
+class Doubled(dict):
+    """Each entry is an attribute, too."""
+
+    alike = [True] * 3
+
+    def __init__(self, made, square, more):
+        super().__init__(made=made, square=square, more=[more])
+        self.__dict__.update(self)
+
+
+class Sized(Doubled):
+    """One of its attributes is hidden by a property, which cannot be set."""
+
+    def __init__(self, *values):
+        super().__init__(*values)
+        self.__dict__["size"] = 3
+
+    @property
+    def size(self):
+        return self.__dict__["size"]
+
+
+class Scaled(Doubled):
+    """One of its attributes has the name of an entry, and another value."""
+
+    alike = [False, True, True]
+
+    def __init__(self, made, square, more):
+        super().__init__(made, square, more)
+        self.made = made * 100
+
+
+class Answering(dict):
+    __getattr__ = dict.__getitem__
+
+
+class Looking(nn.Module):
+    """Reads its input by attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, given):
+        return self.net(given.made) + given["square"].mean(1, keepdim=True)
 
 
 class Returning(nn.Module):

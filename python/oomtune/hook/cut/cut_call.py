@@ -186,7 +186,8 @@ class CutCall:
         """Of what a micro-batch returned."""
         leaves = tree_leaves(self._torch, output)
         if self._structure is None:
-            self._structure = tree_with(self._torch, output, [None] * len(leaves))
+            # (each another one: what is the same object twice is a leaf once)
+            self._structure = tree_with(self._torch, output, [object() for _ in leaves])
         for number, leaf in enumerate(leaves):
             found = self.plan.not_computed(leaf)
             if found is not None:

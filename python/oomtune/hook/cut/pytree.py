@@ -55,8 +55,13 @@ def tree_map(
         twin = _sequence(tree, [inner(value) for value in tree])
     else:
         return _object(tree, visit, inner, depth)
+    own = getattr(twin, "__dict__", {})
     for name, value in _attributes(tree).items() if depth else ():
-        object.__setattr__(twin, name, inner(value, depth - 1))
+        mapped = inner(value, depth - 1)
+        if name in own:
+            own[name] = mapped  # (a property of the same name may refuse it)
+        else:
+            object.__setattr__(twin, name, mapped)
     return twin
 
 
@@ -147,9 +152,18 @@ def _mapping(tree: Any, items: dict[Any, Any]) -> Any:
         return items
     # Keeps the class and its other attributes (transformers' ModelOutput and BatchEncoding).
     twin = copy.copy(tree)
-    if isinstance(getattr(twin, "data", None), dict):
+    # (UserDict, BatchEncoding; of a dictionary that answers for attributes with its entries "data" may be anything or an error)
+    if not isinstance(tree, dict) and isinstance(getattr(twin, "data", None), dict):
         twin.data = items
         return twin
     for key, value in items.items():
         twin[key] = value
+    if getattr(tree, "__dict__", None) is tree:
+        twin.__dict__ = twin
+        return twin
+    # What is an entry and an attribute goes on being both.
+    own = getattr(twin, "__dict__", {})
+    for key, value in tree.items():
+        if own.get(key, _NONE) is value:
+            own[key] = items[key]
     return twin
