@@ -68,6 +68,33 @@ class Quantised(nn.Module):
         return self.net(x) * self.packed[:, 0].sum()
 
 
+class Rooted(nn.Module):
+    """Keeps what torch cannot compare or copy: the matrix of a graph, tensors of 8 bits, a layer that is never called and has no shape."""
+
+    def __init__(self, writes=None):
+        super().__init__()
+        self.net, self.writes = net(), writes
+        self.unused = nn.ModuleList([nn.LazyLinear(4), nn.LazyBatchNorm1d()])
+        self.waiting = [nn.LazyLinear(4).weight]
+        self.register_buffer("graph", torch.eye(8).to_sparse())
+        self.register_buffer("lengths", torch.nested.nested_tensor([torch.ones(3), torch.ones(2)]))
+        self.register_buffer(
+            "steps", torch.quantize_per_tensor(torch.ones(8, dtype=torch.float32), 0.1, 0, torch.qint8)
+        )
+        self.fixed = nn.Parameter(torch.eye(8).to_sparse(), requires_grad=False)
+        small = getattr(torch, "float8_e4m3fn", torch.float64)
+        self.register_buffer("table", torch.randn(8).to(small))
+        self.weight = nn.Parameter(torch.randn(8).to(small), requires_grad=False)
+
+    def forward(self, x):
+        if self.writes == "graph":
+            self.graph.mul_(2)
+        elif self.writes == "weight":
+            self.weight.data.copy_(x.mean(0))
+        x = torch.sparse.mm(self.graph, torch.sparse.mm(self.fixed, x.t())).t()
+        return self.net(x * (self.weight.float().sum() + self.table.float() + self.steps.dequantize()))
+
+
 class Copies:
     """Bytes of the largest copy of a tensor that is made meanwhile."""
 
@@ -266,6 +293,19 @@ class LargeBuffers(CutCase):
             model.later += 1
         self.assertEqual((model.later.item(), model.training), (0, True))
         self.assertTrue(torch.equal(torch.get_rng_state(), random))
+
+
+class OddTensors(CutCase):
+    def test_tensors_that_cannot_be_copied_or_compared(self):
+        self.same(Rooted, mean_square, rows, tolerance=1e-6)
+
+    def test_those_that_are_written_to_are_refused(self):
+        for name, words in (
+            ("graph", r"its forward pass changes a sparse, nested or quantised buffer \(Rooted.graph\)"),
+            ("weight", r"its forward pass writes to its weights \(Rooted.weight\)"),
+        ):
+            with self.subTest(name=name):
+                self.refused(words, lambda name=name: Rooted(name), mean_square, rows)
 
 
 class State(CutCase):

@@ -11,6 +11,7 @@ import functools
 import io
 import types
 
+from .buffers import is_made
 from .pytree import tree_leaves
 
 TYPE_CHECKING = False
@@ -210,7 +211,7 @@ class _Held:
     def add(self, name: str, value: Any, level: int = 1) -> None:
         """`level`: of LEVELS; what is in the last one is not looked at."""
         if isinstance(value, self._torch.Tensor):
-            if id(value) not in self._seen and not value.is_inference():
+            if id(value) not in self._seen and is_made(value) and not value.is_inference():
                 self._seen[id(value)] = level
                 self.tensors.append((name, value))
             return

@@ -29,7 +29,14 @@ def compiled(module: Module) -> bool:
 
 def buffer_keys(modules: Iterable[Module]) -> list[BufferKey]:
     # (those of a compiled TorchScript are no dictionary)
-    return [(owner, name) for owner in modules for name, _ in owner._buffers.items()]
+    return [
+        (owner, name) for owner in modules for name, each in owner._buffers.items() if each is None or is_made(each)
+    ]
+
+
+def is_made(tensor: Tensor) -> bool:
+    """Whether it has a shape: what a layer that waits for its first call to know it (LazyLinear) has answers nothing."""
+    return not hasattr(tensor, "materialize")
 
 
 class Snapshot:
@@ -38,7 +45,7 @@ class Snapshot:
     def __init__(self, keys: Iterable[BufferKey]) -> None:
         found = [(owner, name, buffer_of(owner, name)) for owner, name in keys]
         self._entries: list[Entry] = [
-            (owner, name, buffer, None if _is_table(buffer) else buffer.detach().clone(), version_of(buffer))
+            (owner, name, buffer, None if _is_only_watched(buffer) else buffer.detach().clone(), version_of(buffer))
             for owner, name, buffer in found
             if buffer is not None
         ]
@@ -55,9 +62,9 @@ class Snapshot:
         """Raises Keeps if one has been written to that is not copied."""
         for owner, name, buffer, value, version in self._entries:
             if value is None and version_of(buffer) != version:
-                size = buffer.numel() * buffer.element_size() >> 20
-                kind = type(owner).__name__
-                raise Keeps("its forward pass changes a buffer of %d MiB (%s.%s)" % (size, kind, name))
+                what = "buffer of %d MiB" % (_bytes(buffer) >> 20)
+                what = what if is_dense(buffer) else "sparse, nested or quantised buffer"
+                raise Keeps("its forward pass changes a %s (%s.%s)" % (what, type(owner).__name__, name))
 
     def changed(self, torch: Torch) -> list[BufferKey]:
         """Buffers whose value has changed since. Raises Keeps as require_restorable() does."""
@@ -80,9 +87,18 @@ def buffer_of(owner: Module, name: str) -> Tensor | None:
     return dict(owner._buffers.items()).get(name)
 
 
-def _is_table(buffer: Tensor) -> bool:
+def _is_only_watched(buffer: Tensor) -> bool:
+    """Tables, and what has no values that can be compared, as the sparse matrix of a graph."""
     whole = not (buffer.is_floating_point() or buffer.is_complex())
-    return whole and buffer.numel() * buffer.element_size() > COPIED
+    return not is_dense(buffer) or (whole and _bytes(buffer) > COPIED)
+
+
+def is_dense(buffer: Tensor) -> bool:
+    return str(buffer.layout) == "torch.strided" and not (buffer.is_nested or buffer.is_quantized)
+
+
+def _bytes(buffer: Tensor) -> int:
+    return buffer.numel() * buffer.element_size()
 
 
 def learning_buffers(modules: Iterable[Module]) -> list[Tensor]:
@@ -96,7 +112,12 @@ def version_of(buffer: Tensor) -> int:
 
 
 def _same(torch: Torch, one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+    if one.shape != other.shape:
+        return False
+    if one.is_floating_point() and one.element_size() == 1:
+        # Types in 8 bits and fewer cannot be computed with.
+        return torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+    return torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
 
 
 class Buffers:

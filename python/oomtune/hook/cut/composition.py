@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .buffers import is_made
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..types import Module
@@ -28,6 +30,6 @@ def is_made_of_models(module: Module) -> bool:
     network are, each one's output would be whole in memory.)"""
     models = [child for child in module.children() if is_model(child)]
     parts = {id(each) for model in models for each in model.parameters()}
-    weights = [each for each in module.parameters() if each.requires_grad]
+    weights = [each for each in module.parameters() if each.requires_grad and is_made(each)]
     inner = sum(each.numel() for each in weights if id(each) in parts)
     return len(models) <= FEW and inner > NEARLY * sum(each.numel() for each in weights)

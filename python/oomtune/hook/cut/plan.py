@@ -7,7 +7,7 @@ import contextlib
 from ..watch.rng_state import cuda_devices
 from .attributes import Attributes
 from .autocast import AutocastState
-from .buffers import Buffers, compiled, learning_buffers
+from .buffers import Buffers, compiled, is_made, learning_buffers
 from .fsdp import ShardedWeights
 from .hook_variables import hook_variables
 from .micro_batch_check import is_due
@@ -121,7 +121,7 @@ class Plan:
         return set(map(id, self._learning())) == set(map(id, self.learns))
 
     def _learning(self) -> list[Tensor]:
-        parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        parameters = [each for each in self.module.parameters() if each.requires_grad and is_made(each)]
         return parameters + learning_buffers(self.modules)
 
     def like(self, other: Plan) -> bool:

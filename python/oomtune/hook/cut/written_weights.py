@@ -29,15 +29,20 @@ class Weights:
         self._groups: dict[Any, list[tuple[str, Tensor]]] = {}
         for module in modules:
             for name, weight in module.named_parameters(recurse=False):
-                there = weight.numel() and weight.is_contiguous() and not weight.is_meta
-                if type(weight) in plain and weight.is_floating_point() and there:
+                # (first of all its type: a layer that waits for its first call to know its shape has weights that answer nothing)
+                dense = type(weight) in plain and weight.layout == torch.strided and not weight.is_meta
+                if dense and weight.is_floating_point() and weight.numel() and weight.is_contiguous():
                     named = "%s.%s" % (type(module).__name__, name), weight
                     self._groups.setdefault((weight.device, weight.dtype), []).append(named)
         self._values = {kind: self._some(group) for kind, group in self._groups.items()}
         self._data = {kind: [weight.data for _, weight in group] for kind, group in self._groups.items()}
 
     def _some(self, group: list[tuple[str, Tensor]]) -> Tensor:
-        return self._torch.cat([weight.detach().view(-1)[:: _stride(weight)] for _, weight in group])
+        return self._torch.cat([self._numbers(weight.detach()).view(-1)[:: _stride(weight)] for _, weight in group])
+
+    def _numbers(self, weight: Tensor) -> Tensor:
+        """Of types in 8 bits and fewer the bytes: they cannot be computed with."""
+        return weight if weight.element_size() > 1 else weight.contiguous().view(self._torch.uint8).float()
 
     def require_same(self) -> None:
         """Raises WritesWeights if one has other values now, and ReplacesWeights if it is another tensor, which restore() takes back."""
@@ -46,8 +51,10 @@ class Weights:
             raise failure("its forward pass writes to its weights (%s), as each micro-batch's would" % name)
 
     def written(self) -> list[str]:
-        """Names of some that are others now."""
-        return [name for name, _ in self._written()]
+        """Names of some that have other values now, whichever tensor holds them. One that is elsewhere now, or of another shape, was
+        offloaded or freed."""
+        found = ((kind, self._other(kind, group)) for kind, group in self._groups.items())
+        return [self._groups[kind][at][0] for kind, at in found if at is not None and not self._is_elsewhere(kind, at)]
 
     def _written(self) -> Iterator[tuple[str, bool]]:
         """(its name, whether it is another tensor) of the first of each type that is another now."""
@@ -67,13 +74,22 @@ class Weights:
 
     def _other(self, kind: Any, group: list[tuple[str, Tensor]]) -> int | None:
         """The first that has other values now."""
-        before, now, rounding = self._values[kind], self._some(group), ROUNDINGS * self._torch.finfo(kind[1]).eps
+        elsewhere = [at for at in range(len(group)) if self._is_elsewhere(kind, at)]
+        if elsewhere:
+            return elsewhere[0]
+        before, now = self._values[kind], self._some(group)
+        rounding = ROUNDINGS * self._torch.finfo(now.dtype).eps
         alike = (now == before) | (now.isnan() & before.isnan()) | ((now - before).abs() <= rounding * before.abs())
         if bool(alike.all()):
             return None
         at = alike.tolist().index(False)
         ends = itertools.accumulate(-(-weight.numel() // _stride(weight)) for _, weight in group)
         return next(number for number, end in enumerate(ends) if at < end)
+
+    def _is_elsewhere(self, kind: Any, at: int) -> bool:
+        """Whether it is on another device now, or of another type or shape."""
+        weight, data = self._groups[kind][at][1], self._data[kind][at]
+        return (weight.device, weight.dtype, weight.shape) != (data.device, data.dtype, data.shape)
 
 
 def _stride(weight: Tensor) -> int:
