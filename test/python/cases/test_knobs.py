@@ -1,11 +1,14 @@
 """Autocast, checkpointing and larger batches on a script that knows nothing of them."""
 
 import os
+import sys
 import tempfile
 import unittest
 
 import torch
 from support import ROOT, probe, run
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
 
 SCRIPT = """
 import copy, pickle, sys, torch
@@ -180,6 +183,74 @@ for x, in DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8):
                     told = [(m["code"], name in m["message"]) for m in result.of("warn") if name]
                     self.assertEqual(told, [("buffers", True)] if name else [], result.errors)
                     self.assertEqual(len(result.of("warn")), len(told))
+
+    def test_a_forward_pass_that_cannot_be_looked_at_goes_on(self):
+        from oomtune.hook.apply.first_passes import FirstPasses
+
+        def passed(module, *given, kept=None, call=None):
+            """What is told of two passes. `kept`: a buffer."""
+            told = []
+            passes = FirstPasses(torch, lambda code, message: told.append(code))
+            if kept is not None:
+                module.register_buffer("kept", kept)
+            for _ in range(2):
+                passes.around(module, call or module.forward, *given)
+            return told
+
+        nn, x = torch.nn, torch.randn(3, 8)
+        layer = lambda: nn.Linear(8, 8, bias=False).requires_grad_(False)  # noqa: E731
+        self.assertEqual(passed(nn.ModuleList([nn.LazyLinear(4)]), x, call=lambda x: x), [])
+        self.assertEqual(passed(layer(), x, kept=torch.eye(3).to_sparse()), [])
+        self.assertEqual(passed(layer(), x, kept=torch.nested.nested_tensor([torch.ones(3), torch.ones(2)])), [])
+        self.assertEqual(passed(layer(), x, kept=torch.quantize_per_tensor(torch.ones(5), 0.1, 0, torch.qint8)), [])
+
+        sparse, emptied, swapped = layer(), layer(), layer()
+        sparse.matrix = nn.Parameter(torch.eye(3).to_sparse())
+        self.assertEqual(passed(sparse, x), [])
+
+        def empty(x):
+            emptied.weight.data = torch.empty(0)
+
+        def swap(x):
+            swapped.weight.data = swapped.weight.data.clone()
+
+        self.assertEqual(passed(emptied, x, call=empty), [])
+        self.assertEqual(passed(swapped, x, call=swap), [])
+
+        def follow(x):
+            swapped.weight.data = swapped.weight.data * 0.9
+
+        self.assertEqual(passed(swapped, x, call=follow), ["buffers"])
+
+        def failing(x):
+            raise LookupError("the script's own")
+
+        with self.assertRaisesRegex(LookupError, "the script's own"):
+            passed(layer(), x, call=failing)
+
+        if hasattr(torch, "float8_e4m3fn"):
+            small = layer()
+            small.weight.data = small.weight.data.to(torch.float8_e4m3fn)
+            self.assertEqual(passed(small, x, call=lambda x: x @ small.weight.float()), [])
+
+            def write(x):
+                small.weight.data.copy_(small.weight.float() * 0.5)
+
+            self.assertEqual(passed(small, x, call=write), ["buffers"])
+
+    @unittest.skipIf(not hasattr(torch, "func"), "this torch has no torch.func")
+    def test_weights_that_a_call_is_given_are_not_looked_at(self):
+        from oomtune.hook.apply.first_passes import FirstPasses
+
+        module, told = torch.nn.Linear(4, 1), []
+        passes, forward = FirstPasses(torch, lambda code, message: told.append(code)), module.forward
+        module.forward = lambda x: passes.around(module, forward, x)
+
+        def loss(weights, x):
+            return torch.func.functional_call(module, weights, (x,)).sum()
+
+        found = torch.func.vmap(torch.func.grad(loss), (None, 0))(dict(module.named_parameters()), torch.ones(3, 2, 4))
+        self.assertEqual((found["weight"].tolist(), told), ([[[2.0] * 4]] * 3, []))
 
     def test_random_draws_are_not_told_where_nothing_is_cut(self):
         _, result = self.train(OOMTUNE_MICRO_BATCH=8, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")

@@ -35,21 +35,47 @@ class FirstPasses:
         looks = self._left and not self._inside and module.training and self._torch.is_grad_enabled()
         if not looks or (self._drew and self._moved):
             return call(*args, **kwargs)
-        devices = cuda_devices(self._torch, module.parameters())
-        modules = list(module.modules())
-        random = RngState(self._torch, devices)
-        buffers, weights = MovedBuffers(self._torch, modules), Weights(self._torch, modules)
-        self._left -= 1
+        before = self._tried(lambda: _Before(self._torch, module))
+        self._left = max(0, self._left - 1)
         self._inside = True
         try:
             output = call(*args, **kwargs)
         finally:
             self._inside = False
-        if not self._drew and RngState(self._torch, devices) != random:
+        if before is not None:
+            self._tell(self._tried(before.drew) or False, self._tried(before.moved) or [])
+        return output
+
+    def _tried(self, look: Callable[[], Any]) -> Any:
+        """What the look finds. What cannot be looked at (a tensor of torch.func, weights whose storage is taken away) is no fault in the
+        script, whose step goes on: nothing is told of it then, and nothing looked at any more."""
+        try:
+            return look()
+        except Exception:
+            self._left = 0
+            return None
+
+    def _tell(self, drew: bool, moved: list[str]) -> None:
+        if drew and not self._drew:
             self._drew = True
             self._warn("random_draws", DIFFERENCES["random_draws"])
-        moved = buffers.names() or weights.written()
         if moved and not self._moved:
             self._moved = True
             self._warn("buffers", MOVED % ", ".join(moved[:3]))
-        return output
+
+
+class _Before:
+    """What a forward pass may draw from or move, as it is now."""
+
+    def __init__(self, torch: Torch, module: Module) -> None:
+        self._torch = torch
+        self._devices = cuda_devices(torch, module.parameters())
+        self._random = RngState(torch, self._devices)
+        modules = list(module.modules())
+        self._buffers, self._weights = MovedBuffers(torch, modules), Weights(torch, modules)
+
+    def drew(self) -> bool:
+        return RngState(self._torch, self._devices) != self._random
+
+    def moved(self) -> list[str]:
+        return self._buffers.names() or self._weights.written()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .buffers import buffer_keys, buffer_of, version_of
+from .buffers import buffer_keys, buffer_of, is_dense, version_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class MovedBuffers:
         ]
 
     def _is_plain(self, buffer: Tensor) -> bool:
-        return type(buffer) is self._torch.Tensor and buffer.layout == self._torch.strided and not buffer.is_meta
+        return type(buffer) is self._torch.Tensor and is_dense(buffer) and not buffer.is_meta
 
     def _is_moved(self, buffer: Tensor, now: Tensor | None, version: int, some: Tensor) -> bool:
         if now is None or (now.shape, now.dtype, now.device) != (buffer.shape, buffer.dtype, buffer.device):
