@@ -1,10 +1,16 @@
 """Driving an unmodified loop: sizes, steps, and that nothing of the script runs after its loop."""
 
+import itertools
 import os
+import sys
 import tempfile
 import unittest
+from unittest import mock
 
-from support import probe, run
+import torch
+from support import ROOT, probe, run
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
 
 HEAD = """
 import torch, os, sys
@@ -545,6 +551,32 @@ for x, y in DataLoader(Rows(), batch_size=8, num_workers=%d):
             "    optimizer.step(closure)\n"
         )
         self.assert_driven(result)
+
+
+class Cycles(unittest.TestCase):
+    def test_what_cycles_a_loader_is_looked_for_a_few_times_only(self):
+        """To ask for what refers to an object goes through all objects of the process."""
+        from oomtune.hook.probe import cycled_loaders
+        from oomtune.hook.watch.loader import LoaderIterator
+
+        def iterator(loader):
+            return LoaderIterator(torch, loader, lambda: iter(loader), mock.Mock(), False)
+
+        cycled = cycled_loaders.CycledLoaders(torch, None)
+        loaders = [torch.utils.data.DataLoader(torch.zeros(8, 2), batch_size=2) for _ in range(3)]
+        with mock.patch.object(cycled_loaders, "_cycle_over", wraps=cycled_loaders._cycle_over) as look:
+            plain = [iterator(loaders[0]) for _ in range(9)]
+            for each in plain * 2:
+                cycled.see(each)
+            self.assertEqual(look.call_count, 3)
+            cycled.see(iterator(loaders[1]))
+            self.assertEqual(look.call_count, 4)
+            again = [iterator(loaders[2]) for _ in range(5)]
+            kept = [itertools.cycle(each) for each in again]
+            for each in again:
+                cycled.see(each)
+            self.assertEqual((look.call_count, len(kept)), (9, 5))
+        self.assertEqual(sum(each is not None for each in cycled._cycles.values()), 5)
 
 
 class Rungs(unittest.TestCase):

@@ -22,12 +22,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..types import Torch
+    from ..types import Loader, Torch
 
 
 #: What may be between a loader's iterator and what cycles it (a bar of progress, accelerate's loader), and how many of them.
 _BETWEEN = (types.GeneratorType, types.FrameType, enumerate, map, zip)
 _DEEPEST = 3
+#: So many iterators of a loader that nothing cycles tell that nothing will: to look goes through all objects of the process each time.
+_ENOUGH = 3
 KEEPER = (
     "itertools.cycle, which keeps every batch of its first pass over the data (a generator that iterates over the loader "
     "again and again keeps none)"
@@ -42,13 +44,19 @@ class CycledLoaders:
         self._budget = budget
         #: By iterator of a loader; None: nothing cycles it.
         self._cycles: weakref.WeakKeyDictionary[LoaderIterator, _Cycle | None] = weakref.WeakKeyDictionary()
+        #: How many iterators of a loader were looked at that nothing cycles.
+        self._plain: weakref.WeakKeyDictionary[Loader, int] = weakref.WeakKeyDictionary()
         #: A pass has no known end, or more data than the budget: what is kept grows with each step.
         self.grows = False
 
     def see(self, iterator: LoaderIterator) -> None:
         """The iterator is asked for a batch. To be called before garbage is set apart, as what is has no known referrers."""
-        if iterator not in self._cycles:
-            self._cycles[iterator] = _cycle_over(iterator)
+        plain = self._plain.get(iterator.loader, 0)
+        if iterator in self._cycles or plain >= _ENOUGH:
+            return
+        found = self._cycles[iterator] = _cycle_over(iterator)
+        if found is None:
+            self._plain[iterator.loader] = plain + 1
 
     def forget_batches(self) -> None:
         """Batches of another size are to be kept from now on."""
