@@ -48,6 +48,7 @@ oomtune.auto_micro_batch(net)
 dist.init_process_group('gloo', rank=int(os.environ['SLURM_PROCID']), world_size=int(os.environ['SLURM_NTASKS']))
 found += [told(lambda: net(torch.randn(8, 4))), told(lambda: oomtune.auto_micro_batch(net))]
 found += [told(oomtune.keep_effective_batch(8)(lambda micro_batch, accumulation: 'trained')), oomtune.config(4, 2).effective_batch]
+dist.barrier()  # the other is connected, too, before this one ends
 print(*found, flush=True)
 """
 
