@@ -10,12 +10,12 @@ const SURVEYED = 0.7;
  * it finds is the fastest that was measured, and not verified.
  */
 export function surveyRung(search: RungSearch): RungDecision {
-  const { history, sizes, plan, budgetBytes, headroomPct } = search;
+  const { history, sizes, plan } = search;
   const floor = floorDecision(search);
   if (floor) return floor;
   const state = stateOf(search);
   const top = history.top as number;
-  const roomy = state.model.largestWithin(budgetBytes * (1 - headroomPct / 100)) ?? Number.POSITIVE_INFINITY;
+  const roomy = state.model.largestWithin(state.advisable) ?? Number.POSITIVE_INFINITY;
   const most = Math.min(sizes.hi ?? Number.POSITIVE_INFINITY, plan.perDevice ?? Number.POSITIVE_INFINITY);
   const enough = Math.floor(Math.min(SURVEYED * roomy, most));
   if (history.ceiling === null && top < enough) {
