@@ -36,9 +36,9 @@ def probe(micro_batch, **more):
 
 class Worker:
     """Listens; answers `loop` and `measured` in turn from `answers`, each life's anew, and `end` when they are used up. A life's
-    death is answered from `orders`, in the same way."""
+    death is answered from `orders`, in the same way. Before that `end` each of `to_all` is told to every process, as the real worker tells of another life."""
 
-    def __init__(self, answers=(), answers_loop=True, orders=()):
+    def __init__(self, answers=(), answers_loop=True, orders=(), to_all=()):
         self._folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self._folder.name, "s")
         self._server = socket.socket(socket.AF_UNIX)
@@ -47,6 +47,10 @@ class Worker:
         self._answers = list(answers)
         self._answers_loop = answers_loop
         self._orders = list(orders)
+        self._to_all = list(to_all)
+        self._lines = []
+        #: Deaths that were answered before they came.
+        self._ahead = 0
         self._lock = threading.Lock()
         self.messages = []
         self.connections = 0
@@ -65,6 +69,7 @@ class Worker:
             except OSError:
                 return
             self.connections += 1
+            self._lines.append(line)
             self._start(self._serve, line, list(self._answers))
 
     def _serve(self, line, answers):
@@ -77,12 +82,22 @@ class Worker:
             with self._lock:
                 self.messages.append(message)
             if message["t"] == "measured" or (message["t"] == "loop" and self._answers_loop):
-                answer = answers.pop(0) if answers else {"t": "end"}
-                line.sendall(json.dumps(answer).encode() + b"\n")
+                if answers or not self._to_all:
+                    line.sendall(json.dumps(answers.pop(0) if answers else {"t": "end"}).encode() + b"\n")
+                else:
+                    self._broadcast(self._to_all.pop(0))
+            elif message["t"] == "died" and self._ahead:
+                self._ahead -= 1
             elif message["t"] == "died":
                 order = self._orders.pop(0) if self._orders else {"t": "end"}
                 if order is None:
                     return  # the line is lost
+                line.sendall(json.dumps(order).encode() + b"\n")
+
+    def _broadcast(self, order):
+        self._ahead += 1
+        for line in self._lines:
+            with contextlib.suppress(OSError):  # its process ended
                 line.sendall(json.dumps(order).encode() + b"\n")
 
     def of(self, kind):
@@ -163,7 +178,18 @@ def start_ranks(count, path, arguments, cwd, env):
 
 
 def run(
-    script, mode, answers=(), arguments=(), cwd=None, command=None, ranks=None, orders=(), imported=(), beside=(), **env
+    script,
+    mode,
+    answers=(),
+    arguments=(),
+    cwd=None,
+    command=None,
+    ranks=None,
+    orders=(),
+    to_all=(),
+    imported=(),
+    beside=(),
+    **env,
 ):
     """Runs a fixture (or source text) under the hook with a worker that gives `answers`, `ranks`: as so many ranks of one job;
     `command` (an interpreter, or a launcher) starts it for real, as does another PYTHONPATH: what lies there may want to see
@@ -172,7 +198,7 @@ def run(
         command = command or [sys.executable]
     if beside:
         env["PYTHONPATH"] = os.pathsep.join([PATH, *beside])
-    worker = Worker(answers, answers_loop=mode != "measure" and mode != "apply", orders=orders)
+    worker = Worker(answers, answers_loop=mode != "measure" and mode != "apply", orders=orders, to_all=to_all)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(FIXTURES, script)
         if "\n" in script:

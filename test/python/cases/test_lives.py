@@ -70,8 +70,8 @@ for x, y in DataLoader(data, batch_size=8):
 """
 
 
-def lives(text, answers=(), orders=(), **env):
-    return run(text, "probe", answers, orders=orders, OOMTUNE_FORK="1", **env)
+def lives(text, answers=(), orders=(), to_all=(), **env):
+    return run(text, "probe", answers, orders=orders, to_all=to_all, OOMTUNE_FORK="1", **env)
 
 
 class Lives(unittest.TestCase):
@@ -95,6 +95,25 @@ class Lives(unittest.TestCase):
         self.assertNotIn(done.one("fork_server")["pid"], pids)
         ends = [(message["pid"], message["code"], message["signal"]) for message in done.of("died")]
         self.assertEqual(ends, [(pid, 0, None) for pid in pids])
+
+    def test_the_next_goes_on_only_once_the_one_before_is_gone(self):
+        begin = "net = nn.Linear(1, 1)\nheld = bytearray(b'1') * 300000000\n"
+        look = """
+with open(os.environ["PIDS"], "a+") as pids:
+    pids.seek(0)
+    print([os.path.exists("/proc/" + pid) for pid in pids.read().split()])
+    pids.write("%d " % os.getpid())
+"""
+        with tempfile.NamedTemporaryFile("w") as pids:
+            done = lives(HEAD + begin + look + TRAIN, [probe(4)], to_all=[AGAIN, AGAIN], PIDS=pids.name)
+        self.assertEqual(done.status, 0, done.errors)
+        self.assertEqual(done.output.splitlines(), ["[]", "[False]", "[False, False]"])
+        told = [message["t"] for message in done.messages if message["t"] in ("hello", "died")]
+        self.assertEqual(told, ["hello", "died"] * 3)
+
+    def test_the_fork_server_ends_as_soon_as_it_is_told_to(self):
+        done = lives(HEAD + TRAIN, [probe(4)], to_all=[{"t": "end"}])
+        self.assertEqual((done.status, done.of("died")), (0, []), done.errors)
 
     def test_data_is_read_for_its_longest_samples_once(self):
         done = lives(HEAD + SENTENCES, [probe(4)], [AGAIN, AGAIN])

@@ -34,7 +34,8 @@ ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 class ForkPoint:
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
-        self._cuda = os.environ.get("OOMTUNE_DEVICE", "").startswith("cuda")
+        #: The device is a GPU's.
+        self.cuda = os.environ.get("OOMTUNE_DEVICE", "").startswith("cuda")
         self._sockets = open_sockets()
         #: True while a fork is under way that goes on as this process.
         self.forking = False
@@ -56,7 +57,7 @@ class ForkPoint:
             from .arguments import Arguments
 
             self.arguments = Arguments.watch(self._arguments_read)
-        self._asks_nvml = self._cuda and ASK_NVML not in os.environ
+        self._asks_nvml = self.cuda and ASK_NVML not in os.environ
         if self._asks_nvml:
             os.environ[ASK_NVML] = "1"
 
@@ -67,7 +68,7 @@ class ForkPoint:
         self._torch = torch
         if self.refusal is not None:
             return
-        owner, name = (torch._C, "_cuda_init") if self._cuda else (torch.nn.Module, "register_parameter")
+        owner, name = (torch._C, "_cuda_init") if self.cuda else (torch.nn.Module, "register_parameter")
         original = getattr(owner, name, None)
         if original is None:
             self._refuse("this torch knows no such device")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 import sys
 import warnings
 
 from ..report.connection import Connection
 from ..watch.memory import Ledger
-from .process_state import end_monitors, end_workers, file_positions, flush_streams, other_threads
+from .process_state import end_monitors, end_workers, file_positions, flush_streams, other_threads, start_driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,16 +108,24 @@ class ForkServer:
         """One after the other. Returns only in a life."""
         try:
             while True:
-                os.write(release, b"1")
-                os.close(release)
+                self._release(release)
                 self._await_training()
-                status = self._await_end()
-                order = self._receive_order()
+                life = self._life or 0
+                self._connection.send({"t": "life", "pid": life})
+                order = self._order_before_end(life)
+                if order is not None and order.get("t") == "end":
+                    self._end(0)  # the life has been told as well
+                ended = None
                 if order is None:
-                    self._end(status)
+                    ended = self._await_end(life)
+                    order = self._receive_order()
+                if order is None:
+                    self._end(ended or 0)
                 forked = self._fork_life(order.get("env") or {}, order.get("arguments"))
                 if forked is None:
                     return
+                if ended is None:
+                    self._await_end(life)
                 release = forked
         except BaseException:
             if os.getpid() != self.pid:
@@ -125,10 +134,31 @@ class ForkServer:
                 os.kill(self._life, signal.SIGKILL)
             self._exit(70)
 
-    def _fork_life(self, env: Mapping[str, str] = NONE, arguments: Sequence[str] | None = None) -> int | None:
-        """As _fork(). The life finds files as they stood, these variables and, if any are given, these arguments."""
+    def _release(self, release: int) -> None:
+        """Lets the life go on, which finds files as they stood."""
         for file, position in self._positions.items():
             os.lseek(file, position, os.SEEK_SET)
+        os.write(release, b"1")
+        os.close(release)
+
+    def _order_before_end(self, life: int) -> Message | None:
+        """An order that comes while the life is still there: where CUDA is used a process takes a fifth of a second to end, in which the next one
+        starts the driver. None: the life has ended, or cannot be watched (before Linux 5.3 or Python 3.9)."""
+        try:
+            watched = os.pidfd_open(life)
+        except (AttributeError, OSError):
+            return None
+        try:
+            while watched not in select.select([watched, *self._connection.descriptors()], [], [])[0]:
+                order = self._connection.receive()
+                if order is None or order.get("t") in ("life", "end"):
+                    return order
+            return None
+        finally:
+            os.close(watched)
+
+    def _fork_life(self, env: Mapping[str, str] = NONE, arguments: Sequence[str] | None = None) -> int | None:
+        """As _fork(). The life finds these variables and, if any are given, these arguments."""
         release = self._fork()
         if release is None:
             _adopt_environment({**self._env, **env})
@@ -149,16 +179,15 @@ class ForkServer:
             self._end_as(status)
         os.close(reading)
 
-    def _await_end(self) -> int:
-        """Tells the worker of the life and of its end; returns its wait status."""
-        pid = self._life or 0
-        self._connection.send({"t": "life", "pid": pid})
-        _, status = os.waitpid(pid, 0)
-        self._life = None
+    def _await_end(self, life: int) -> int:
+        """Tells the worker of the life's end; returns its wait status."""
+        _, status = os.waitpid(life, 0)
+        if self._life == life:
+            self._life = None
         killed = os.WIFSIGNALED(status)
         code = None if killed else os.WEXITSTATUS(status)
         self._connection.send(
-            {"t": "died", "pid": pid, "code": code, "signal": os.WTERMSIG(status) if killed else None}
+            {"t": "died", "pid": life, "code": code, "signal": os.WTERMSIG(status) if killed else None}
         )
         return status
 
@@ -186,6 +215,8 @@ class ForkServer:
             os.close(reading)
             return writing
         os.close(writing)
+        if self._fork_point.cuda:
+            start_driver()
         if os.read(reading, 1) != b"1":
             self._exit(0)
         os.close(reading)
