@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import importlib
 
 from .apply.apply_controller import ApplyController
@@ -20,6 +19,7 @@ from .probe.probe_controller import ProbeController
 from .report.telemetry import Telemetry, watch_saves
 from .report.training_loop import DIFFERENCES, warnings
 from .watch.backward_passes import BackwardPasses
+from .watch.existing import set_apart
 from .watch.loader import patch_loader
 from .watch.memory import device_memory
 from .watch.models import Modules, TrainingMode
@@ -127,7 +127,7 @@ class Instrumentation:
 
     def _watch_search(self) -> None:
         # Garbage collections skip what the import made: going through it takes as long as a step.
-        gc.freeze()
+        set_apart()
         # Checkpointing restores autocast in the backward pass: that is not the script's own.
         watch_autocast(self.torch, lambda: self.rung.autocast.inside or self._unwinds(), self._saw_own_amp)
 

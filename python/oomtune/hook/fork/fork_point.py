@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 
+from ..watch.existing import set_apart
 from ..watch.memory import Ledger
 from ..watch.world import world_size
 from .findings import Findings
@@ -111,7 +112,12 @@ class ForkPoint:
         # this one that is there in a start.
         gc.unfreeze()
         importlib.import_module("torch._dynamo")
-        gc.freeze()
+        set_apart()
+
+    def look_ahead(self) -> None:
+        """In the fork server, while its first life is at work: finds what each of the others would have to."""
+        if self._hook.instrumentation is not None:
+            self._hook.instrumentation.modules.look_ahead()
 
     def training_begins(self) -> None:
         """Tells the fork server that the training loop begins; in a process that is no life, tells the worker why."""

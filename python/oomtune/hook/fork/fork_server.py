@@ -112,6 +112,7 @@ class ForkServer:
                 self._await_training()
                 life = self._life or 0
                 self._connection.send({"t": "life", "pid": life})
+                self._fork_point.look_ahead()
                 order = self._order_before_end(life)
                 if order is not None and order.get("t") == "end":
                     self._end(0)  # the life has been told as well

@@ -14,6 +14,7 @@ import weakref
 from ..apply.knobs import RungKnobs
 from ..report.exceptions import caught_oom_message
 from ..report.training_loop import describe
+from ..watch.existing import set_apart
 from ..watch.loader import batch_and_samples, own_batch
 from .batch_factories import BatchFactories
 from .batch_factory import UnsuitableLoader
@@ -249,7 +250,7 @@ class ProbeController:
         hook.controlled = True
         # Garbage is collected between sizes: skip what is there by now, for speed, and with it the garbage of the imports (a
         # MiB of torch's): a run of the script trains beside that.
-        gc.freeze()
+        set_apart()
 
     def _connect(self) -> None:
         """This process is the one that trains."""

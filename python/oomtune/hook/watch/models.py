@@ -6,7 +6,7 @@ import functools
 import sys
 import weakref
 
-from .existing import existing_objects
+from .existing import Earlier, existing_objects, instances
 from .script import before_backward, is_user_code
 
 TYPE_CHECKING = False
@@ -26,22 +26,28 @@ class Modules:
         self._torch = torch
         self._optimizers = optimizers
         self._roots: list[Module] | None = None
+        #: Those that were made before this process was forked; None: it was not, or they are not known.
+        self._earlier: Earlier | None = None
         self._replicas: list[Module] | None = None
 
     def roots(self) -> list[Any]:
         """Outermost modules that hold parameters of an optimizer, found once, when a loop begins. As long as there is no optimizer:
         those in training mode that one may be made for."""
         if self._roots is None:
-            kind = self._torch.nn.Module
-            # type(), not isinstance(): a lazy proxy would load its object for isinstance().
-            found = [item for item in existing_objects() if issubclass(type(item), kind)]
-            inner = {id(child) for module in found for child in module.__dict__.get("_modules", {}).values()}
-            outer = [module for module in found if "_parameters" in module.__dict__ and id(module) not in inner]
             ours = {id(parameter) for parameter in self._optimizers.parameters()}
+            few = None if self._earlier is None else self._earlier.and_later()
+            roots = [] if few is None else _outermost(few, ours)
+            # A script may have set its model apart from collections itself.
+            if few is None or not ours.issubset(id(each) for root in roots for each in root.parameters()):
+                roots = _outermost(instances(existing_objects(), self._torch.nn.Module), ours)
             if not ours:
-                return [module for module in outer if module.training and learns(module)]
-            self._roots = [module for module in outer if any(id(each) in ours for each in module.parameters())]
+                return roots
+            self._roots = roots
         return self._roots
+
+    def look_ahead(self) -> None:
+        """In a fork server: for the lives that are to be forked from now on."""
+        self._earlier = self._earlier or Earlier(self._torch.nn.Module)
 
     def all(self) -> Iterator[Any]:
         for root in self.roots():
@@ -65,6 +71,15 @@ class Modules:
             self._replicas = [m for m in self.roots() if parallel is not None and isinstance(m, parallel)]
         for replica in self._replicas:
             replica.require_backward_grad_sync = wanted
+
+
+def _outermost(modules: list[Any], ours: set[int]) -> list[Any]:
+    """Of these, those that no other has, with parameters among `ours`, by id(). Without any: those in training mode that learn."""
+    inner = {id(child) for module in modules for child in module.__dict__.get("_modules", {}).values()}
+    outer = [module for module in modules if "_parameters" in module.__dict__ and id(module) not in inner]
+    if not ours:
+        return [module for module in outer if module.training and learns(module)]
+    return [module for module in outer if any(id(each) in ours for each in module.parameters())]
 
 
 #: Optimizer steps that show in which mode the script trains.
