@@ -23,7 +23,7 @@ def set_apart() -> None:
 
 def existing_objects() -> list[Any]:
     """gc.get_objects() leaves out what gc.freeze() has set apart: a script's model may be among that, where it was made before the device was used."""
-    if not gc.get_freeze_count():
+    if not _SetApart.times and not gc.get_freeze_count():  # which counts them one by one
         return gc.get_objects()
     gc.unfreeze()
     try:
