@@ -151,6 +151,7 @@ class Looks(CutCase):
         torch.manual_seed(0)
         model = make()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.cut.compared._looked = False  # another test's first step has shown it
         self.cut.release()
         for _ in range(3):
             if look:
@@ -198,6 +199,15 @@ class Looks(CutCase):
         before = self.accumulated(Mean, look=False)
         self.assertTrue(all(map(torch.equal, before, self.accumulated(Mean, look=True))))
         self.assertIsNone(self.cut.calls.take)  # the first step has shown it
+
+    def test_a_layer_that_waits_for_its_first_call_is_made_as_without_a_look(self):
+        class Lazy(nn.Sequential):
+            def forward(self, x):
+                return super().forward(x).pow(2).mean()
+
+        make = lambda: Lazy(nn.LazyLinear(4), nn.Tanh(), nn.LazyLinear(2))  # noqa: E731
+        before = self.accumulated(make, look=False)
+        self.assertTrue(all(map(torch.equal, before, self.accumulated(make, look=True))))
 
 
 class Calls(CutCase):

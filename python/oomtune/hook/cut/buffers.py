@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 
+from .lazy_layers import is_made
 from .refusal import Keeps
 
 TYPE_CHECKING = False
@@ -32,11 +33,6 @@ def buffer_keys(modules: Iterable[Module]) -> list[BufferKey]:
     return [
         (owner, name) for owner in modules for name, each in owner._buffers.items() if each is None or is_made(each)
     ]
-
-
-def is_made(tensor: Tensor) -> bool:
-    """Whether it has a shape: what a layer that waits for its first call to know it (LazyLinear) has answers nothing."""
-    return not hasattr(tensor, "materialize")
 
 
 class Snapshot:

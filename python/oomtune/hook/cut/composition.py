@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .buffers import is_made
+from .lazy_layers import is_made
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ import contextlib
 from ..watch.rng_state import cuda_devices
 from .attributes import Attributes
 from .autocast import AutocastState
-from .buffers import Buffers, compiled, is_made, learning_buffers
+from .buffers import Buffers, compiled, learning_buffers
 from .fsdp import ShardedWeights
 from .hook_variables import hook_variables
+from .lazy_layers import is_made
 from .micro_batch_check import is_due
 from .outputs import Concatenated, WeightedSum
 from .redraws import no_cudnn
