@@ -52,7 +52,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
 function requireOneMachine({ nodes, worldSize }: CommandPlan): void {
   if (Math.min(nodes, worldSize ?? nodes) < 2) return;
   throw usageError(
-    `The command starts its processes on ${nodes} machines, and one oomtune sets the sizes of those on its own machine only.`,
+    `The command has its processes on ${nodes} machines, and one oomtune sets the sizes of those on its own machine only.`,
     'Search on one machine, and run at what was found: oomtune recommend --apply prints the command. With --no-tune it runs as it stands.',
   );
 }

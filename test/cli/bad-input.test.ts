@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ERROR_CODES } from '../../src/common/errors.js';
@@ -317,6 +317,12 @@ describe('bad input', () => {
     const machines = ['--', srun, 'python3', 'train.py'];
     expect(await run(machines, { SLURM_NNODES: '2' })).toMatch(/^2 .*processes on 2 machines.*--no-tune/s);
     expect(await run(['--no-tune', ...machines], { SLURM_NNODES: '2' })).toMatch(/^0 started/);
+    const torchrun = join(oomtune.home, 'torchrun');
+    symlinkSync(srun, torchrun);
+    const two = ['--', torchrun, '--nnodes=2', '--node-rank=0', 'train.py'];
+    expect(await run(two, {})).toMatch(/^2 .*processes on 2 machines.*--no-tune/s);
+    expect(await run(['--no-tune', ...two], {})).toMatch(/^0 started/);
+    rmSync(torchrun);
     expect(await run(['--', srun, '-N1', 'true'], { SLURM_NNODES: '2' })).toMatch(/^0 started/);
     const one = ['--', srun, '--ntasks=1', 'torchrun', '--nproc-per-node=4', 'train.py'];
     expect(await run(one, { SLURM_NNODES: '2' })).not.toContain('machines');

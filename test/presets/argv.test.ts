@@ -137,6 +137,24 @@ describe('Hugging Face Trainer', () => {
     const made = await plan('srun python run_clm.py', { cwd });
     expect([made.worldSize, made.nodes]).toEqual([null, 1]);
   });
+
+  test('by launchers of torch on as many machines as they say', async () => {
+    for (const [front, world, nodes] of [
+      ['torchrun --nnodes=2 --node-rank 1 --nproc-per-node auto', null, 2],
+      ['python -m torch.distributed.run --nnodes 2:4', null, 2],
+      ['torchrun --nnodes 1:4', null, 1],
+      ['srun -N2 --ntasks-per-node 1 torchrun --nnodes 1 --nproc-per-node 4', 4, 2],
+      ['accelerate launch --num_machines 2 --num_processes 4', 4, 2],
+      ['deepspeed --num_nodes 2', null, 2],
+      ['deepspeed --include worker-0:0,1@worker-1:0,1', 4, 2],
+      ['deepspeed --include localhost:0,2', 2, 1],
+    ] as const) {
+      const made = await plan(`${front} run_clm.py`, { cwd, env: {} });
+      expect([front, made.worldSize, made.nodes]).toEqual([front, world, nodes]);
+    }
+    const made = await plan('torchrun run_clm.py', { cwd });
+    expect([made.worldSize, made.nodes]).toEqual([1, 1]);
+  });
 });
 
 describe('timm', () => {

@@ -41,9 +41,12 @@ export function readWrapper(
     const counted = wrapper.processes.find((names) => names.includes(option));
     // `gpu`, `auto` and elastic ranges (`1:4`) are only known when the job runs.
     if (counted) counts.set(counted, /^\d+$/.test(value) ? Number(value) : Number.NaN);
-    // `2-4`: at least two
-    if (wrapper.nodes.includes(option)) program.nodes = Number.parseInt(value, 10) || null;
-    if (wrapper.device_list.includes(option)) program.worldSize = countDevices(value);
+    // `2-4`, `2:4`: at least two
+    if (wrapper.nodes.includes(option)) setNodes(program, Number.parseInt(value, 10));
+    if (wrapper.device_list.includes(option)) {
+      program.worldSize = countDevices(value);
+      setNodes(program, value.split('@').length);
+    }
   }
   const overrides = hasUnreadCount(command, at, wrapper);
   const [first] = wrapper.processes;
@@ -104,6 +107,11 @@ function hasUnreadCount(command: readonly string[], at: number, wrapper: Wrapper
     if (counts.includes(readOption(word, wrapper).option)) return true;
   }
   return false;
+}
+
+/** One launcher inside of another: on one machine for each of those that the outer one takes. */
+function setNodes(program: Program, nodes: number): void {
+  if (nodes > 1 || (nodes === 1 && program.nodes === null)) program.nodes = nodes;
 }
 
 function countDevices(text: string): number | null {
