@@ -6,7 +6,7 @@ import type { JobOptions } from '../contract/options.js';
 import { noSuchJob, type Store, type StoredJob } from '../store/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { checkLimits, isAdmin } from './limits.js';
-import { forgetEnvironment, forgetUnsent, saveEnvironment } from './saved-environment.js';
+import { forgetEnvironment, forgetUnsent, isAnswerLost, saveEnvironment } from './saved-environment.js';
 import { cancelInSlurm, isSlurms, refuseSteering, retryInSlurm } from './slurm/steer.js';
 
 const HELD_MS = 5000;
@@ -108,12 +108,17 @@ export async function retryJob(
         );
   const found = await store.jobs.retry(id, given).catch((error: unknown) => {
     forgetUnsent(error, id, given);
-    throw error;
+    throw isAnswerLost(error) ? mayBeQueued(id, error) : error;
   });
   if (found !== 'queued') forgetEnvironment(id, given);
   else await freeOfLostHost(store, before);
   if (known(id, found) === 'queued') return { ...before, state: 'queued' }; // to read it again might fail, though it is queued
   throw usageError(`${id} has not ended: it is ${found}.`, `\`oomtune cancel ${id}\` ends it.`);
+}
+
+function mayBeQueued(id: string, error: OomtuneError): OomtuneError {
+  const remedy = `\`oomtune status ${id}\` tells once it answers: retry it again only if it has not been. ${error.remedy}`;
+  return new OomtuneError(error.code, `${error.message} ${id} may be queued again.`, remedy, { cause: error });
 }
 
 /** A lease that outlives its job stands for a process that nothing could end: a new launch would promise its memory twice. */

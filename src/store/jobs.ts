@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
 import { JOB_SCHEMA, type JobRecord, type JobState, jobRecord, type SubmittedEnvironment } from '../contract/job.js';
@@ -13,6 +12,7 @@ import { OWED } from './notify.js';
 import { refuse } from './refused.js';
 import { isWrongType, pairs, write } from './replies.js';
 import { runScript, type ScriptName } from './scripts.js';
+import { newStep } from './step.js';
 
 /** `ours`: this host had it already. `away`: another host has it, and may be running it. */
 export type Claimed =
@@ -55,7 +55,7 @@ export class JobStore extends JobReader {
       JSON.stringify(checked.owner),
       most ?? '',
       checked.options.notify && checked.environment ? OWED : '',
-      newStep(),
+      JSON.stringify(newStep()),
       ...toFields(checked),
     ]);
     if (made === -1) throw tooManyWait(checked.owner, most ?? 0);
@@ -156,10 +156,12 @@ export class JobStore extends JobReader {
     return (await this.#run('job/release', id, [JSON.stringify(NO_DAEMON)])) as JobState;
   }
 
+  /** `step`: given where the caller may have to ask again, as the answer did not come. */
   async retry(
     id: string,
     environment: SubmittedEnvironment | null,
     more: Partial<JobRecord> = {},
+    step: string = newStep(),
   ): Promise<JobState | 'missing' | 'waiting'> {
     const anew: Partial<JobRecord> = {
       environment,
@@ -172,7 +174,7 @@ export class JobStore extends JobReader {
       notification: null,
       ...more,
     };
-    const args = [this.lostMs, environment === null ? '' : OWED, newStep(), ...toFields(anew)];
+    const args = [this.lostMs, environment === null ? '' : OWED, JSON.stringify(step), ...toFields(anew)];
     return (await this.#run('job/retry', id, args)) as JobState | 'missing' | 'waiting';
   }
 
@@ -225,8 +227,5 @@ export function tooManyWait(owner: string | null, most: number, more = 1): Oomtu
     'Submit again once some of them have started; `oomtune status --users` shows what everybody may have.',
   );
 }
-
-/** Tells a step that is sent again, as its answer was lost with the connection, from another of its kind. */
-const newStep = (): string => JSON.stringify(randomBytes(8).toString('hex'));
 
 const now = (): string => new Date().toISOString();

@@ -1,11 +1,12 @@
 import PQueue from 'p-queue';
 import { OomtuneError, usageError } from '../../common/errors.js';
 import { ToldLately } from '../../common/told-lately.js';
-import type { JobRecord } from '../../contract/job.js';
+import type { JobRecord, SubmittedEnvironment } from '../../contract/job.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { type Channel, ChannelClosed } from '../../daemon/system/channel.js';
 import type { Store, StoredJob } from '../../store/index.js';
 import type { LeaseRequest } from '../../store/lease-request.js';
+import { newStep } from '../../store/step.js';
 import { down } from './client.js';
 import { Line } from './line.js';
 
@@ -26,7 +27,6 @@ const OFFERED = {
     'release',
     'pause',
     'edit',
-    'retry',
     'environments',
   ],
   recommendations: ['list', 'find', 'knobs'],
@@ -44,7 +44,7 @@ export function systemStore(path: string, channel: Channel): Store {
   const onRefused = refusals();
   const calls = new PQueue({ concurrency: MOST_CALLS });
   const repeat = <T>(ask: (now: Channel) => Promise<T>): Promise<T> => calls.add(() => line.repeat(ask));
-  /** What foreground commands ask for long after they began, and may ask for again. */
+  /** What may be asked for again: foreground commands do long after they began. */
   const again = <T>(name: string, args: unknown[]): Promise<T> => repeat((now) => now.call<T>(name, args));
   const call = <T>(name: string, args: unknown[]): Promise<T> =>
     calls
@@ -67,6 +67,8 @@ export function systemStore(path: string, channel: Channel): Store {
     jobs: guarded('jobs', {
       ...parts.jobs,
       create: (record: JobRecord) => repeat(creating(record)), // what may wait is the daemon's to say
+      retry: (id: string, environment: SubmittedEnvironment | null) =>
+        again('jobs.retry', [id, environment, newStep()]),
       byOwner: async () => new Map(await call<[string, { waiting: number; working: number }][]>('jobs.byOwner', [])),
       inSlurm: async () => false, // it runs all of its jobs by itself
     }),

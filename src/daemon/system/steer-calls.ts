@@ -14,6 +14,12 @@ import { checkMaySteer } from './visible.js';
 /** Jobs of one user that have not ended: more would fill Redis, which is everybody's. */
 const MOST_LIVE = 5000;
 
+/** Tells a call that is made again, as its answer was lost with the connection. A client of before an upgrade makes none again. */
+const step = z
+  .string()
+  .regex(/^[0-9a-f]{16}$/)
+  .optional();
+
 /** The calls that change something. Each is for the job's owner and for administrators. */
 export function steerCalls(store: Store): Calls {
   const { jobs, leasing } = store;
@@ -62,14 +68,14 @@ export function steerCalls(store: Store): Calls {
         return jobs.edit(job, { ...changes, ...across });
       },
     ),
-    'jobs.retry': call([id, submittedEnvironment.nullable()], async ({ peer }, [job, environment]) => {
+    'jobs.retry': call([id, submittedEnvironment.nullable(), step], async ({ peer }, [job, environment, asked]) => {
       const { uid, owner, options, state } = await own(peer, job);
       if (ENDED_STATES.includes(state)) await checkLimits(store, owner, options, 1);
       // An administrator's environment is none for another's job, and lies where its owner cannot read it
       const theirs =
         uid !== peer.uid && environment !== null ? { ...environment, file: null, withheld: [] } : environment;
       if (theirs !== null) theirs.host = hostName();
-      return jobs.retry(job, theirs);
+      return jobs.retry(job, theirs, {}, asked);
     }),
     'jobs.environments': call([z.array(id).max(MOST_ASKED)], ({ peer }, [ids]) =>
       ownedEnvironments(store, peer.uid, ids),

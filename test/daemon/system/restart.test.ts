@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { PYTHON } from '../../cli/oomtune.js';
@@ -107,7 +107,7 @@ describe.skipIf(noUsers !== null)('foreground commands whose daemon is killed an
 async function passing(
   machine: Machine,
   user: User,
-  /** `loses`: of which submission the answer is lost. `leaves`: nobody answers after that. `lacks`: a call that the daemon does not know. */
+  /** `loses`: of which submission or retry the answer is lost. `leaves`: nobody answers after that. `lacks`: a call that the daemon does not know. */
   { loses = 0, leaves = false, lacks = '' }: { loses?: number; leaves?: boolean; lacks?: string },
 ): Promise<{ env: NodeJS.ProcessEnv; close: () => void }> {
   const socket = join(user.home, `passing-${loses}-${leaves}.sock`);
@@ -121,7 +121,7 @@ async function passing(
       daemon.on('close', () => client.destroy());
       client.on('close', () => daemon.destroy());
       client.on('data', (asked) => {
-        if (asked.includes('"call":"jobs.create"')) isLost = ++sent === ${loses};
+        if (/"call":"jobs.(create|retry)"/.test(asked)) isLost = ++sent === ${loses};
         daemon.write(String(asked).replace('"call":"${lacks}"', '"call":"later.${lacks}"'));
       });
       daemon.on('data', (said) => {
@@ -161,10 +161,31 @@ describe.skipIf(noUsers !== null)('verbs whose daemon is another meanwhile', () 
     expect(await ids('once')).toHaveLength(3);
   });
 
+  it('know a retry again of which the answer was lost: it runs once more, and is told', async () => {
+    const ran = join(alice.home, 'ran');
+    const job = await alice.submit(['sh', '-c', `echo once >> ${ran}`]);
+    expect((await alice.call(['wait', job])).code).toBe(0);
+    const { env, close } = await passing(machine, alice, { loses: 1 });
+    const { code, stdout, stderr } = await alice.call(['retry', job], { env });
+    close();
+    expect([code, stdout.trim(), stderr]).toEqual([0, job, expect.not.stringContaining('OOMTUNE_')]);
+    expect((await alice.call(['wait', job])).code).toBe(0);
+    expect(await (await machine.store()).jobs.get(job)).toMatchObject({ state: 'succeeded', epoch: 2 });
+    expect(readFileSync(ran, 'utf8')).toBe('once\nonce\n');
+  });
+
   it('name a job that may be queued where the daemon does not come back, and the others of its sweep', async () => {
     const { env } = await passing(machine, alice, { loses: 2, leaves: true });
     const sweep = [...submit, '--name', 'doubtful', '--array', '1-3', '--', 'true'];
-    const { code, stderr } = await alice.call(sweep, { env });
+    const job = await alice.submit(['true']);
+    expect((await alice.call(['wait', job])).code).toBe(0);
+    const { env: gone } = await passing(machine, alice, { loses: 1, leaves: true });
+    const [{ code, stderr }, retried] = await Promise.all([
+      alice.call(sweep, { env }),
+      alice.call(['retry', job], { env: gone }),
+    ]);
+    expect([retried.code, retried.stderr]).toEqual([5, expect.stringContaining(`${job} may be queued again.`)]);
+    expect(await (await machine.store()).jobs.get(job)).toMatchObject({ epoch: 2 });
     expect([code, stderr]).toEqual([5, expect.stringContaining('OOMTUNE_DAEMON_DOWN')]);
     const there = await ids('doubtful');
     expect(there).toHaveLength(2);
