@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 
+from .dense import is_dense
 from .lazy_layers import is_made
 from .refusal import Keeps
 
@@ -87,10 +88,6 @@ def _is_only_watched(buffer: Tensor) -> bool:
     """Tables, and what has no values that can be compared, as the sparse matrix of a graph."""
     whole = not (buffer.is_floating_point() or buffer.is_complex())
     return not is_dense(buffer) or (whole and _bytes(buffer) > COPIED)
-
-
-def is_dense(buffer: Tensor) -> bool:
-    return str(buffer.layout) == "torch.strided" and not (buffer.is_nested or buffer.is_quantized)
 
 
 def _bytes(buffer: Tensor) -> int:

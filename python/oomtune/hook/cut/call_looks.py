@@ -5,9 +5,9 @@ from __future__ import annotations
 from .autocast import AutocastState
 from .buffers import compiled
 from .cached_weights import CachedWeights
+from .dense import dense_instead, has_rows
 from .equivalence import EquivalenceCheck
 from .micro_batch_check import MicroBatchCheck, is_due, most_looked_at
-from .nearness import dense_instead, without_rows
 from .outputs import Shared, WeightedSum
 from .pytree import has_packed, tree_with
 from .reduction_choice import ReductionChoice
@@ -157,7 +157,7 @@ class CallLooks:
                 "with their samples"
             )
         for leaf, dim in zip(self._leaves, self._dims.dims):
-            if dim is not None and isinstance(leaf, self._torch.Tensor) and without_rows(self._torch, leaf):
+            if dim is not None and isinstance(leaf, self._torch.Tensor) and not has_rows(leaf):
                 raise Unseen("it is given a %s tensor: %s, it is cut with its samples" % dense_instead(leaf))
         plan = self._plan
         return SampleRuns(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 
+from .dense import dense_instead, has_rows
 from .memory_order import memory_order
-from .nearness import apart, dense_instead, near, without_rows
+from .nearness import apart, near
 from .outputs import Concatenated, Constant, Shared, WeightedSum
 from .refusal import UNPADDED, Mismatch, NoMean, Unreduced, Unseen
 from .row_group import RowGroup
@@ -55,7 +56,7 @@ class Comparison:
         if len({len(output) for output in [*outputs, again]}) != 1:
             raise Mismatch("what it returns has another structure for fewer samples")
         for leaf in outputs[0]:
-            if isinstance(leaf, torch.Tensor) and without_rows(torch, leaf):
+            if isinstance(leaf, torch.Tensor) and not has_rows(leaf):
                 raise Unseen("it returns a %s tensor: %s, it joins along the samples" % dense_instead(leaf))
         #: The outputs depend on random numbers.
         self.random = not all(self._near(one, other, FINE) for one, other in zip(outputs[0], again))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .buffers import buffer_keys, buffer_of, is_dense, version_of
+from .buffers import buffer_keys, buffer_of, version_of
+from .dense import is_dense
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .dense import has_rows
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -17,22 +19,11 @@ def near(torch: Torch, one: Any, other: Any, tolerance: float) -> bool:
         return type(one) is type(other) and (one == other if _comparable(one) else True)
     if not isinstance(other, torch.Tensor):
         return False
-    if without_rows(torch, one) or without_rows(torch, other):
+    if not (has_rows(one) and has_rows(other)):
         return True  # nothing is known of them, and no call that returns one is cut
     if one.shape != other.shape:
         return False
     return apart(torch, one, other) <= tolerance
-
-
-def without_rows(torch: Torch, tensor: Tensor) -> bool:
-    """Whether it is sparse or nested: it has no rows that could be taken from it, or joined."""
-    return tensor.is_nested or tensor.layout != torch.strided
-
-
-def dense_instead(tensor: Tensor) -> tuple[str, str]:
-    """(of which kind a tensor without rows is, how it gets some)."""
-    nested = ("nested", "padded (by torch.nested.to_padded_tensor())")
-    return nested if tensor.is_nested else ("sparse", "dense (by to_dense())")
 
 
 def apart(torch: Torch, one: Tensor, other: Tensor) -> float:
