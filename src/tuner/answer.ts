@@ -68,18 +68,16 @@ export function answerOf(
 
 /** Used when the search has to stop early: the best of what fresh processes took. Null: they took nothing. */
 export function bestVerified(
-  c: Constraints,
   plan: EffectivePlan,
-  history: RungHistory,
+  { history, advisable }: Pick<RungSearch, 'history' | 'advisable'>,
 ): { size: number; max: number } | null {
   const max = history.largestVerified;
   const choices = max === null ? null : plan.choices(max);
   if (max === null || !choices) return null;
   const verified = history.sizes.filter((size) => history.isVerified(size) && choices.down(size) === size);
-  const limit = c.budgetBytes * (1 - c.headroomPct / 100);
   const roomy = verified.filter((size) => {
     const fits = history.fits(size).filter((o) => history.isVerification(o));
-    return fits.every((o) => o.alloc_retries === 0 && (lastingPeak(o) ?? 0) <= limit);
+    return fits.every((o) => o.alloc_retries === 0 && (lastingPeak(o) ?? 0) <= advisable);
   });
   const size = roomy.at(-1) ?? verified[0];
   return size === undefined ? null : { size, max };

@@ -91,9 +91,9 @@ interface View {
 }
 
 function viewOf(search: RungSearch): View {
-  const { history, sizes, headroomPct } = search;
+  const { history, sizes, headroomPct, advisable, alive: cheap } = search;
   const { model } = stateOf(search);
-  const choice = { history, model, choices: sizes, max: history.top as number, headroomPct, cheap: search.alive };
+  const choice = { history, model, choices: sizes, max: history.top as number, headroomPct, advisable, cheap };
   const limit = limitOf(choice);
   const good = history.sizes.filter(
     (size) => sizes.down(size) === size && leavesRoom(history, size, limit, choice) && retriesOf(history, size) === 0,
@@ -219,8 +219,7 @@ function isBelieved(view: View, size: number, { steps }: RungSearch): boolean {
 }
 
 function tightness({ choice }: View, size: number): string[] {
-  const { history, model, headroomPct } = choice;
-  return peakOf(history, size) <= model.budgetBytes * (1 - headroomPct / 100) ? [] : [tightNote({ headroomPct })];
+  return peakOf(choice.history, size) <= choice.advisable ? [] : [tightNote(choice)];
 }
 
 /** The highest peak seen at a size, bytes; infinite if none was measured. */

@@ -35,6 +35,8 @@ export interface Choice {
   /** The largest that fits; a member of the searched sizes, not necessarily a choice. */
   max: number;
   headroomPct: number;
+  /** What leaves it, bytes. */
+  advisable: number;
   /** Whether a probe of a smaller size costs no launch. */
   cheap: boolean;
 }
@@ -47,7 +49,7 @@ export type Recommendation = { measure: number; why: string } | { size: number; 
  * A size that makes the allocator retry in the steady state is never it.
  */
 export function recommend(choice: Choice): Recommendation {
-  const { history, choices, model } = choice;
+  const { history, choices } = choice;
   const limit = limitOf(choice);
   const spent = probesAfterVerification(choice);
   const measured = history.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
@@ -82,7 +84,7 @@ export function recommend(choice: Choice): Recommendation {
   if (!history.isVerified(pick) && !isCovered(choice, pick))
     return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
   const peak = highest(history, pick, lastingPeak);
-  const wide = peak === null || peak <= model.budgetBytes * (1 - choice.headroomPct / 100);
+  const wide = peak === null || peak <= choice.advisable;
   const tight = wide ? [] : [workspaceNote(choice, pick, limit) ?? tightNote(choice)];
   return { size: pick, notes: [...notesOn(choice, pick, good, best), ...tight] };
 }
@@ -101,10 +103,9 @@ function isCovered({ history, model }: Choice, size: number): boolean {
  * What the recommended size may hold, bytes. Where weights alone leave less than the headroom no size can: half of what the
  * smallest leaves is left free then, since the smallest of all would be many times slower for little.
  */
-export function limitOf({ history, model, choices, headroomPct }: Choice): number {
-  const wanted = model.budgetBytes * (1 - headroomPct / 100);
+export function limitOf({ history, model, choices, advisable }: Choice): number {
   const least = highest(history, choices.lo, lastingPeak);
-  return least === null || least <= wanted ? wanted : (least + model.budgetBytes) / 2;
+  return least === null || least <= advisable ? advisable : (least + model.budgetBytes) / 2;
 }
 
 /** Probes since a fresh process took the largest size. */

@@ -94,10 +94,9 @@ export class RungComparison {
 /** The rungs with fewer of the blocks checkpointed; empty: there are none, or what each of them costs is not known. */
 export function withSomeBlocks(
   { constraints, observations }: RungSearches,
-  { rung }: Pick<RungSearch, 'rung'>,
+  { rung, advisable }: Pick<RungSearch, 'rung' | 'advisable'>,
   size: number,
 ): Rung[] {
-  const { someBlocks: possible, budgetBytes, headroomPct } = constraints;
-  if (!possible || !rung.checkpointing || rung.offload || rung.checkpointed_blocks) return [];
-  return someBlocks({ rung, size, observations, limitBytes: budgetBytes * (1 - headroomPct / 100) });
+  if (!constraints.someBlocks || !rung.checkpointing || rung.offload || rung.checkpointed_blocks) return [];
+  return someBlocks({ rung, size, observations, limitBytes: advisable });
 }

@@ -107,6 +107,7 @@ export class RungSearches {
       budgetBytes: c.budgetBytes,
       curved: c.value !== undefined,
       headroomPct: c.headroomPct,
+      advisable: c.budgetBytes * (1 - c.headroomPct / 100),
       steps: c.steps,
       driven: c.driven,
       alive: (last?.alive ?? false) && (last?.expandable_segments ?? false) === grows,

@@ -35,6 +35,8 @@ export interface RungSearch {
   /** The peak may rise with the square of the size. */
   curved: boolean;
   headroomPct: number;
+  /** Bytes that the size to recommend may take: what leaves the headroom. */
+  advisable: number;
   /** Optimizer steps of a probe at least. */
   steps: number;
   /** One process can be asked for many sizes. */
@@ -95,7 +97,7 @@ interface Advice {
 
 /** What to recommend if the largest size that is proved is the largest; null: none is, or none can make up the effective batch. */
 function adviceFor(
-  { history, plan, alive, headroomPct }: RungSearch,
+  { history, plan, alive, headroomPct, advisable }: RungSearch,
   { model }: SearchState,
 ): (Advice & Recommendation) | null {
   const max = history.largestVerified;
@@ -103,7 +105,7 @@ function adviceFor(
   if (max === null || !choices) return null;
   const last = history.all.at(-1);
   const proved = alive && last !== undefined && (history.firstSizeOf(lifeOf(last)) ?? 0) >= max;
-  return { proved, max, ...recommend({ history, model, choices, max, headroomPct, cheap: proved }) };
+  return { proved, max, ...recommend({ history, model, choices, max, headroomPct, advisable, cheap: proved }) };
 }
 
 function measured({ measure, why, max, proved }: Advice & { measure: number; why: string }): RungDecision {
@@ -116,7 +118,7 @@ export function verificationProbe(search: RungSearch): RungDecision & { kind: 'p
 }
 
 export function stateOf(search: RungSearch): SearchState {
-  const { history, sizes, perLaunch, counted, budgetBytes, headroomPct, grows, curved } = search;
+  const { history, sizes, perLaunch, counted, budgetBytes, advisable, grows, curved } = search;
   const points = pointsOf(history.sizes.flatMap((size) => history.fits(size)));
   const model = new MemoryModel(points, budgetBytes, grows, history.pieces);
   return {
@@ -124,7 +126,7 @@ export function stateOf(search: RungSearch): SearchState {
     model,
     sizes,
     perLaunch,
-    advisable: budgetBytes * (1 - headroomPct / 100),
+    advisable,
     counted,
     ...(curved ? { parabola: new Parabola(model.points, budgetBytes) } : {}),
   };

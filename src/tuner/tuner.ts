@@ -189,7 +189,7 @@ export class Tuner {
     const { top, largestVerified } = search.history;
     let decision = wanted;
     if (launches && left === 1 && !wanted.fresh && top !== null && !compares) {
-      const choice = bestVerified(this.#constraints, this.#plan, search.history) ? null : this.#plan.choices(top)?.hi;
+      const choice = bestVerified(this.#plan, search) ? null : this.#plan.choices(top)?.hi;
       if (top !== largestVerified) decision = verificationProbe(search);
       else if (choice && choice !== wanted.size)
         decision = { ...wanted, size: choice, why: 'a size that the answer may have' };
@@ -250,7 +250,7 @@ export class Tuner {
     const sizes = this.#searches.sizes() as Sizes;
     const verified = c.rungs.flatMap((_, index) => {
       const search = this.#searches.at(index, sizes);
-      const best = bestVerified(c, this.#plan, search.history) ?? (this.#searches.keeps ? bestToKeep(search) : null);
+      const best = bestVerified(this.#plan, search) ?? (this.#searches.keeps ? bestToKeep(search) : null);
       return best ? [{ index, search, ...best, rate: rateOf(search.history, best.size) ?? 0 }] : [];
     });
     const best = c.objective === 'throughput' ? verified.sort((a, b) => b.rate - a.rate)[0] : verified[0];
