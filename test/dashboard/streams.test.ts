@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { JobRecord } from '../../src/contract/job.js';
 import { waitForJobs } from '../../src/daemon/index.js';
@@ -159,6 +162,40 @@ describe('the stream of one job', () => {
     await dashboard.store.recommendations.put(found, id);
     await stream.until('job', (data) => data.recommendation !== null);
     stream.close();
+  });
+
+  it('tells of a job of Slurm what its run records in its folder, as that grows', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'oomtune-slurm-'));
+    const slurm = {
+      cluster: 'c',
+      uid: 0,
+      id: '12',
+      task: null,
+      script: join(folder, 'script'),
+      folder,
+      partition: 'gpu',
+    };
+    const id = await create({ state: 'running', slurm });
+    const stream = await follow(`/api/stream?job=${id}`);
+    await stream.until('job', (data) => (data.steps as unknown[]).length === 0);
+    const journal = [observation(1, 30 << 20), observation(2, 32 << 20)];
+    const ran = job({ job: id, journal, budget_bytes: 200 << 20 });
+    writeFileSync(join(folder, 'job.json'), JSON.stringify({ process: { pid: 1, start_time: 1 }, job: ran }));
+    const page = await stream.until('job', (data) => (data.steps as unknown[]).length === 2);
+    stream.close();
+    rmSync(folder, { recursive: true });
+    expect(page).toMatchObject({
+      state: 'running',
+      budget_bytes: 200 << 20,
+      curves: [
+        {
+          fits: [
+            [1, 30 << 20],
+            [2, 32 << 20],
+          ],
+        },
+      ],
+    });
   });
 
   it('passes its output on as it is, whatever that is, and whatever it is cut into', async () => {

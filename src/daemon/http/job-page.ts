@@ -10,6 +10,7 @@ import { curvesOf } from '../../tuner/curve.js';
 import { peakBytes } from '../../tuner/index.js';
 import { jobBudget, jobMemory, partsOf } from '../../worker/index.js';
 import { withSilence } from '../silence.js';
+import { asItRan } from '../slurm/record.js';
 import type { JobFigures } from './job-figures.js';
 import type { Reasons } from './reasons.js';
 import { repeatCommand } from './repeat.js';
@@ -25,7 +26,8 @@ export async function jobPage(
 ): Promise<JobPage | null> {
   const found = await store.jobs.get(id);
   if (found === null || found.job !== id) return null;
-  const [job = found] = await withSilence(store, [found]);
+  const [heard = found] = await withSilence(store, [found]);
+  const job = asItRan(heard);
   const recorded = job.key === null ? null : await store.recommendations.get(job.key);
   const budget = jobBudget(job, recorded, ledgerBudget);
   const memory = jobMemory(job, budget) ?? recorded?.memory ?? null;
