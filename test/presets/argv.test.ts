@@ -152,6 +152,16 @@ describe('Hugging Face Trainer', () => {
       const made = await plan(`${front} run_clm.py`, { cwd, env: {} });
       expect([front, made.worldSize, made.nodes]).toEqual([front, world, nodes]);
     }
+    const env = { PET_NNODES: '2', PET_NPROC_PER_NODE: '4' };
+    for (const [front, world, nodes] of [
+      ['torchrun', 8, 2],
+      ['torchrun --nnodes 1', 4, 1],
+      ['env PET_NNODES=1 torchrun --nproc-per-node 2', 2, 1],
+      ['python', null, 1],
+    ] as const) {
+      const made = await plan(`${front} run_clm.py`, { cwd, env });
+      expect([front, made.worldSize, made.nodes]).toEqual([front, world, nodes]);
+    }
     const made = await plan('torchrun run_clm.py', { cwd });
     expect([made.worldSize, made.nodes]).toEqual([1, 1]);
   });

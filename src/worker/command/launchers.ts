@@ -18,7 +18,7 @@ const wrapper = z.strictObject({
   executable: words.default([]),
   processes: z.array(words).default([]),
   processes_default: z.number().optional(),
-  processes_variable: z.string().optional(),
+  processes_variables: words.default([]),
   nodes: words.default([]),
   nodes_variable: z.string().optional(),
   device_list: words.default([]),

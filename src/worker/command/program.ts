@@ -7,8 +7,11 @@ import { readWrapper } from './wrapper.js';
 const SHELLS = new Set(['sh', 'bash', 'dash', 'zsh', 'ksh']);
 /** What they start shows only by running them, as with a shell script. */
 const TASK_RUNNERS = new Set(['make', 'gmake', 'just']);
-/** Finds the program behind its wrappers. Reads only first lines of files, to tell shell scripts from Python ones. */
-export function findProgram(command: readonly string[], cwd: string): Program {
+/**
+ * Finds the program behind its wrappers. Reads only first lines of files, to tell shell scripts from Python ones. `env`: the job's environment, which
+ * launchers may be told their counts by; absent: those are not wanted.
+ */
+export function findProgram(command: readonly string[], cwd: string, env: NodeJS.ProcessEnv = {}): Program {
   const program: Program = {
     kind: 'command',
     interpreter: null,
@@ -36,7 +39,7 @@ export function findProgram(command: readonly string[], cwd: string): Program {
       continue;
     }
     if (isPython(name)) {
-      const next = readPython(command, at, cwd, program);
+      const next = readPython(command, at, cwd, program, env);
       if (next === null) return program;
       at = next;
       continue;
@@ -46,7 +49,7 @@ export function findProgram(command: readonly string[], cwd: string): Program {
       program.wrappers.push(name);
       // A launcher's own shebang tells which Python the script will run under.
       if (wrapper.script) program.executable = executableOf(word, cwd);
-      const next = readWrapper(command, at + 1, wrapper, cwd, program);
+      const next = readWrapper(command, at + 1, wrapper, cwd, program, { ...env, ...program.env });
       if (next === null) return program;
       at = next;
       continue;
@@ -114,7 +117,13 @@ function readPlain(command: readonly string[], index: number, cwd: string, progr
 const PYTHON_VALUED = /^-[bBdEhiIOPqRsSuvVx]*([WX])(.*)$/;
 
 /** Returns the index to go on from when the module is itself a launcher, or null when the program was found. */
-function readPython(command: readonly string[], index: number, cwd: string, program: Program): number | null {
+function readPython(
+  command: readonly string[],
+  index: number,
+  cwd: string,
+  program: Program,
+  env: NodeJS.ProcessEnv,
+): number | null {
   program.kind = 'python';
   program.interpreter = { index, path: command[index] as string };
   program.executable = executableOf(command[index] as string, cwd);
@@ -153,7 +162,7 @@ function readPython(command: readonly string[], index: number, cwd: string, prog
       const wrapper = value === undefined ? undefined : wrapperModule(value);
       if (wrapper) {
         program.wrappers.push(value as string);
-        return readWrapper(command, next, wrapper, cwd, program);
+        return readWrapper(command, next, wrapper, cwd, program, { ...env, ...program.env });
       }
       program.module = value ?? null;
       program.argsStart = next;

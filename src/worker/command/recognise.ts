@@ -38,7 +38,7 @@ export async function recognise(command: readonly string[], options: RecogniseOp
     throw usageError('There is no command.', 'Give the command after --, as in: -- python train.py');
   const { cwd, env } = options;
   const used = placeholders(command, options.knobs);
-  const program = findProgram(command, cwd);
+  const program = findProgram(command, cwd, env);
   settleInterpreter(program, command, cwd, env);
   if (program.script?.path.endsWith('.ipynb'))
     throw usageError(
@@ -58,7 +58,7 @@ export async function recognise(command: readonly string[], options: RecogniseOp
   const notes: string[] = [];
   const files = preset ? findFiles(preset, scene, cwd) : [];
   const editor = preset ? new Editor(preset, scene, files) : null;
-  const worldSize = countOf(program.worldSize, env) ?? (editor ? readWorld(editor) : null) ?? options.worldSize ?? null;
+  const worldSize = program.worldSize ?? (editor ? readWorld(editor) : null) ?? options.worldSize ?? null;
   const own: OwnValues = editor
     ? readOwn(editor, worldSize)
     : { microBatch: null, accumulation: null, amp: null, checkpointing: null, worldSize };
@@ -96,17 +96,11 @@ export async function recognise(command: readonly string[], options: RecogniseOp
     program,
     isPythonTorch,
     worldSize,
-    nodes: countOf(program.nodes, env) ?? 1,
+    nodes: program.nodes ?? 1,
     resumes: preset?.resumes ? holds(preset.resumes, scene) : null,
     notes,
     inner: { preset, files, scriptText, env: pathsOnly(env) },
   };
-}
-
-/** What a launcher says in words, or leaves to a variable. */
-function countOf(said: number | string | null, env: NodeJS.ProcessEnv): number | null {
-  if (typeof said !== 'string') return said;
-  return Number.parseInt(env[said] ?? '', 10) || null;
 }
 
 function carrierOf(

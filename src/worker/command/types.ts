@@ -39,10 +39,10 @@ export interface Program {
   wrappers: string[];
   /** Variables that `env A=b` in front of it sets. */
   env: Record<string, string>;
-  /** Processes that the wrappers start; a text: the variable that says it; null: they do not say. */
-  worldSize: number | string | null;
+  /** Processes that the wrappers start, as they say or a variable does; null: they do not say. */
+  worldSize: number | null;
   /** Machines that they start them on, in the same way. */
-  nodes: number | string | null;
+  nodes: number | null;
   /** `-I`, `-E` or `-S`: Python options that keep the hook out; null: none. */
   isolated: string | null;
 }

@@ -10,11 +10,13 @@ export function readWrapper(
   wrapper: Wrapper,
   cwd: string,
   program: Program,
+  env: NodeJS.ProcessEnv,
 ): number | null {
   let left = wrapper.arguments;
   let verb = wrapper.verb;
   let mode: 'script' | 'module' | 'executable' = 'script';
-  const counts = new Map<readonly string[], number>();
+  const counts: number[] = [];
+  let nodes: number | null = null;
   let at = from;
   for (; at < command.length; at += 1) {
     const word = command[at] as string;
@@ -38,27 +40,29 @@ export function readWrapper(
     const value = attached ?? (bare ? null : (command[at + 1] ?? null));
     if (attached === null && !bare) at += 1;
     if (value === null) continue;
-    const counted = wrapper.processes.find((names) => names.includes(option));
-    // `gpu`, `auto` and elastic ranges (`1:4`) are only known when the job runs.
-    if (counted) counts.set(counted, /^\d+$/.test(value) ? Number(value) : Number.NaN);
-    // `2-4`, `2:4`: at least two
-    if (wrapper.nodes.includes(option)) setNodes(program, Number.parseInt(value, 10));
+    const counted = wrapper.processes.findIndex((names) => names.includes(option));
+    if (counted >= 0) counts[counted] = countOf(value);
+    if (wrapper.nodes.includes(option)) nodes = leastOf(value);
     if (wrapper.device_list.includes(option)) {
       program.worldSize = countDevices(value);
-      setNodes(program, value.split('@').length);
+      nodes = value.split('@').length;
     }
   }
-  const overrides = hasUnreadCount(command, at, wrapper);
-  const [first] = wrapper.processes;
-  if (first) {
-    if (!counts.has(first)) counts.set(first, wrapper.processes_default ?? Number.NaN);
-    const product = [...counts.values()].reduce((a, b) => a * b, 1);
-    if (Number.isInteger(product)) program.worldSize = product;
-    else if (!overrides) program.worldSize ??= wrapper.processes_variable ?? null;
-    // One process is on one machine, on however many the job is.
-    if (wrapper.nodes_variable && product === 1) program.nodes ??= 1;
+  const variables = hasUnreadCount(command, at, wrapper) ? {} : env;
+  for (const [index, name] of wrapper.processes_variables.entries()) {
+    const value = variables[name];
+    if (value) counts[index] ??= countOf(value);
   }
-  if (!overrides) program.nodes ??= wrapper.nodes_variable ?? null;
+  if (wrapper.processes.length > 0) {
+    counts[0] ??= wrapper.processes_default ?? Number.NaN;
+    const product = counts.reduce((a, b) => a * b, 1); // which skips what is not told
+    if (Number.isInteger(product)) program.worldSize = product;
+    // One process is on one machine, on however many the job is.
+    if (product === 1) nodes ??= 1;
+  }
+  nodes ??= leastOf(variables[wrapper.nodes_variable ?? ''] ?? '');
+  // One launcher inside of another is on as many for each of those that the outer one takes.
+  if (nodes !== null && (nodes > 1 || program.nodes === null)) program.nodes = nodes;
   if (at >= command.length) {
     program.argsStart = command.length;
     return null;
@@ -109,10 +113,11 @@ function hasUnreadCount(command: readonly string[], at: number, wrapper: Wrapper
   return false;
 }
 
-/** One launcher inside of another: on one machine for each of those that the outer one takes. */
-function setNodes(program: Program, nodes: number): void {
-  if (nodes > 1 || (nodes === 1 && program.nodes === null)) program.nodes = nodes;
-}
+/** `gpu`, `auto` and elastic ranges (`1:4`) are only known when the job runs. */
+const countOf = (value: string): number => (/^\d+$/.test(value) ? Number(value) : Number.NaN);
+
+/** `2-4`, `2:4`: at least two. */
+const leastOf = (value: string): number | null => Number.parseInt(value, 10) || null;
 
 function countDevices(text: string): number | null {
   // DeepSpeed: `worker-0@worker-1:0,2`; a host without a list takes all of its devices, and that cannot be counted here.
