@@ -96,15 +96,13 @@ class Rooted(nn.Module):
 
 
 class OwnLazy(nn.Module):
-    """Makes its weight in its first call, without torch's lazy layers. `least`: rows that it takes."""
+    """Makes its weight in its first call, without torch's lazy layers."""
 
-    def __init__(self, least=1):
+    def __init__(self):
         super().__init__()
-        self.weight, self.least = nn.UninitializedParameter(), least
+        self.weight = nn.UninitializedParameter()
 
     def forward(self, x):
-        if len(x) < self.least:
-            raise ValueError("at least %d rows" % self.least)
         if nn.parameter.is_lazy(self.weight):
             self.weight.materialize((x.shape[1], 4))
             nn.init.normal_(self.weight)
@@ -120,6 +118,13 @@ def loaded():
     """Its layer has its weights, and waits for its first call all the same."""
     model = nn.Sequential(nn.LazyLinear(16), nn.Tanh(), nn.Linear(16, 4))
     model.load_state_dict(net().state_dict())
+    return model
+
+
+def called():
+    model = lazy()
+    with torch.no_grad():
+        model(rows()[:1])
     return model
 
 
@@ -339,42 +344,29 @@ class OddTensors(CutCase):
 class LazyLayers(CutCase):
     """They wait for their first call to know their shape."""
 
-    def drawn(self, *how, **more):
-        """The weights, and the next random number."""
-        return [*self.train(lazy, mean_square, rows, *how, **more), torch.rand(1)]
+    def test_they_are_refused_with_the_remedy(self):
+        words = r" waits for its first call to know its shape \(called once before the training, on a sample and under torch.no_grad\(\)"
+        self.refused("LazyLinear" + words, lazy, mean_square, rows)
+        self.refused("LazyLinear" + words, loaded, mean_square, rows)
+        self.refused("OwnLazy" + words, lambda: nn.Sequential(nn.Linear(8, 4), OwnLazy()), mean_square, rows)
 
-    def test_they_get_the_weights_of_the_whole_batch(self):
-        self.same(lazy, mean_square, rows)
-        self.same(loaded, mean_square, rows)
+    def test_the_remedy_helps(self):
+        self.same(called, mean_square, rows)
 
-    def test_they_draw_what_they_draw_of_the_whole_batch(self):
-        for one, other in zip(self.drawn(steps=1), self.drawn(16, steps=1)):
-            self.assertLess((one - other).norm().item(), 1e-9)
-
-    def test_statistics_are_not_those_of_the_first_samples(self):
+    def test_beside_the_trained_model_they_are_as_without_a_cut(self):
         made = []
 
-        def make():
-            made.append(nn.Sequential(nn.LazyBatchNorm1d(), nn.Linear(8, 4)))
-            return made[-1]
+        def lazily(model, x):
+            return (model(x) - made[-1](x).detach()).pow(2).mean()
 
-        self.train(make, mean_square, rows, 16, steps=1)
-        torch.manual_seed(1)
-        expected, parts = nn.BatchNorm1d(8), rows().split(16)
-        for part in parts:
-            expected(part)
-        self.assertEqual(made[0][0].num_batches_tracked.item(), len(parts))
-        self.assertTrue(torch.allclose(made[0][0].running_mean, expected.running_mean))
-
-    def test_beside_the_trained_model(self):
-        teacher = nn.Sequential(nn.LazyLinear(4), nn.Tanh())
-        lazily = lambda model, x: (model(x) - teacher(x).detach()).pow(2).mean()  # noqa: E731
-        self.train(net, lazily, rows, 16)
-        self.assertEqual([type(each) for each in teacher], [nn.Linear, nn.Tanh])
-
-    def test_one_that_a_few_samples_cannot_make_is_refused_with_the_remedy(self):
-        words = r"waits for its first call cannot be made by a few samples \(ValueError: at least 9 rows\); called once before"
-        self.refused(words, lambda: OwnLazy(9), mean_square, rows)
+        weights = []
+        for part in (None, 16):
+            torch.manual_seed(3)
+            made.append(nn.Sequential(nn.LazyLinear(4), nn.Tanh()))
+            self.train(net, lazily, rows, *([] if part is None else [part]))
+            self.assertEqual([type(each) for each in made[-1]], [nn.Linear, nn.Tanh])
+            weights.append(made[-1][0].weight.detach().clone())
+        self.assertTrue(torch.equal(*weights))
 
 
 class State(CutCase):

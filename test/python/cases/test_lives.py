@@ -111,6 +111,25 @@ with open(os.environ["PIDS"], "a+") as pids:
         told = [message["t"] for message in done.messages if message["t"] in ("hello", "died")]
         self.assertEqual(told, ["hello", "died"] * 3)
 
+    def test_they_follow_one_another_where_the_script_has_many_files_open(self):
+        many = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+files = [open(os.devnull) for _ in range(1100)]
+"""
+        done = lives(HEAD + many + TRAIN, [probe(4)], to_all=[AGAIN])
+        self.assertEqual((done.status, len(done.of("hello"))), (0, 2), done.errors)
+
+    def test_one_that_is_killed_before_it_goes_on_is_told_of(self):
+        kill = """
+if os.environ.get("KILLED") == "yes":
+    os.kill(os.getpid(), 9)
+"""
+        done = lives(
+            HEAD + "net = nn.Linear(1, 1)\n" + kill + TRAIN, [probe(4)], [{"t": "life", "env": {"KILLED": "yes"}}]
+        )
+        self.assertEqual([message["signal"] for message in done.of("died")], [None, 9])
+
     def test_the_fork_server_ends_as_soon_as_it_is_told_to(self):
         done = lives(HEAD + TRAIN, [probe(4)], to_all=[{"t": "end"}])
         self.assertEqual((done.status, done.of("died")), (0, []), done.errors)

@@ -11,7 +11,7 @@ import functools
 import io
 import types
 
-from .lazy_layers import is_made, waits
+from .lazy_layers import is_made
 from .pytree import tree_leaves
 
 TYPE_CHECKING = False
@@ -74,13 +74,11 @@ class Own:
 
 class Attributes:
     """The attributes of some modules or weights, and some hooks' variables, as they are now. What is changed in place is seen of tensors,
-    containers, objects of ordinary classes and arrays of numpy; a large tensor is brought back only after copy(). A layer that waits for
-    its first call is another one after it, and left so."""
+    containers, objects of ordinary classes and arrays of numpy; a large tensor is brought back only after copy()."""
 
     def __init__(self, torch: Torch, owners: Sequence[Module | Tensor], variables: Iterable[Variables] = ()) -> None:
         self._torch = torch
         torchs = of_every_module(torch)
-        owners = [owner for owner in owners if not waits(owner)]
         self._places: list[Own | Variables] = [*(Own(owner, torchs) for owner in owners), *variables]
         self._before = [dict(place.items()) for place in self._places]
         values = [(name, value) for before in self._before for name, value in before.items()]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from .batch_dims import candidates
 from .call_looks import CallLooks
 from .cut_call import CutCall
-from .first_call import make_layers
 from .known_plans import KnownPlans
 from .plan import Plan
 from .ranks import OneRank
@@ -75,9 +74,7 @@ class AuxiliaryCalls:
         return None
 
     def _plan(self, module: Module, tree: Tree, leaves: Leaves, tried: list[BatchDims]) -> Planned:
-        lengths, alone = tuple(self._context.sizes), OneRank()
-        make_layers(self._torch, module, self._context, tree, leaves, tried, lengths, alone)
-        plan = Plan(self._torch, module, self._context, lengths, leaves, alone)
+        plan = Plan(self._torch, module, self._context, tuple(self._context.sizes), leaves, OneRank())
         for dims in tried:
             try:
                 looks = CallLooks(self._torch, plan, tree, leaves, dims)

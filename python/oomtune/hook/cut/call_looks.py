@@ -39,14 +39,6 @@ class CallLooks:
 
     # -- before a call of its kind is cut for the first time
 
-    def make_layers(self) -> None:
-        """A pass of a few samples, of which only the layers stay that waited for their first call, and what their first weights have drawn."""
-        runs = self._runs()
-        with runs.sandbox.entered(evaluation=False, precise=False), self._torch.no_grad():
-            runs.run(runs.inputs(runs.chosen_rows()))
-            drawn = runs.sandbox.random()
-        drawn.restore()
-
     def check(self, most: int = 0) -> None:
         """Tells the plan how outputs join, if losses and gradients of at most `most` samples at a time are the same. Raises Uncuttable."""
         plan = self._plan

@@ -5,7 +5,6 @@ from __future__ import annotations
 from .batch_dims import candidates
 from .call_looks import CallLooks
 from .composition import has_one_model
-from .first_call import make_layers
 from .key_value_cache import without_cache
 from .plan import Plan
 from .pytree import tree_leaves
@@ -84,7 +83,6 @@ class ComparedSamples:
             if dims.count < 2:
                 continue
             try:
-                make_layers(self._torch, module, self._context, tree, leaves, [dims], tuple(sizes), OneRank())
                 plan = Plan(self._torch, module, self._context, tuple(sizes), leaves, OneRank())
                 return CallLooks(self._torch, plan, tree, leaves, dims).compares_samples()
             except Uncuttable:

@@ -15,7 +15,6 @@ from .composition import is_made_of_models
 from .cut_call import CutCall
 from .cut_context import CutContext
 from .division import FEWER, Division
-from .first_call import make_layers
 from .key_value_cache import without_cache
 from .known_plans import KnownPlans
 from .model_calls import ModelCalls
@@ -253,9 +252,7 @@ class Cut:
     ) -> Planned:
         reason: Uncuttable | None = None
         try:
-            lengths = tuple(self._context.sizes)
-            make_layers(self._torch, module, self._context, tree, leaves, tried, lengths, ranks)
-            plan = Plan(self._torch, module, self._context, lengths, leaves, ranks)
+            plan = Plan(self._torch, module, self._context, tuple(self._context.sizes), leaves, ranks)
             for dims in tried[: ranks.min(len(tried))]:
                 try:
                     looks = CallLooks(self._torch, plan, tree, leaves, dims)

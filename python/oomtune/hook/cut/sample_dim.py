@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .batch_dims import candidates
 from .call_looks import CallLooks
-from .first_call import make_layers
 from .plan import Plan
 from .pytree import tree_leaves
 from .ranks import OneRank
@@ -29,7 +28,6 @@ def sample_dim(torch: Torch, module: Module, tree: Tree, counts: Sequence[int], 
             if dims.count != count or not tensors:
                 continue
             try:
-                make_layers(torch, module, context, tree, leaves, [dims], (count,), OneRank())
                 plan = Plan(torch, module, context, (count,), leaves, OneRank())
                 CallLooks(torch, plan, tree, leaves, dims).check()
             except Exception:  # one that memory is too short for, too: sizes are tried later

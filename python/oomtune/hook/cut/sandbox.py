@@ -9,6 +9,7 @@ from .attributes import Attributes
 from .autocast import device_types
 from .buffers import Snapshot, buffer_keys, learning_buffers
 from .hook_variables import hook_variables
+from .lazy_layers import unmade
 from .written_weights import Weights
 
 TYPE_CHECKING = False
@@ -74,6 +75,7 @@ class Sandbox:
                 if evaluation or (still and isinstance(module, quiet)):
                     module.training = False
             with contextlib.ExitStack() as stack:
+                stack.enter_context(unmade(torch, self._modules))
                 if precise:
                     stack.enter_context(_without_autocast(torch))
                     stack.enter_context(without_tf32(torch))

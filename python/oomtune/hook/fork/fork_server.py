@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import select
@@ -139,7 +140,8 @@ class ForkServer:
         """Lets the life go on, which finds files as they stood."""
         for file, position in self._positions.items():
             os.lseek(file, position, os.SEEK_SET)
-        os.write(release, b"1")
+        with contextlib.suppress(BrokenPipeError):  # it was killed, as its end will say
+            os.write(release, b"1")
         os.close(release)
 
     def _order_before_end(self, life: int) -> Message | None:
@@ -149,8 +151,12 @@ class ForkServer:
             watched = os.pidfd_open(life)
         except (AttributeError, OSError):
             return None
+        # No select(), which takes no descriptor above 1023: a script may have as many files open.
+        waits = select.poll()
+        for each in (watched, *self._connection.descriptors()):
+            waits.register(each, select.POLLIN)
         try:
-            while watched not in select.select([watched, *self._connection.descriptors()], [], [])[0]:
+            while watched not in [descriptor for descriptor, _ in waits.poll()]:
                 order = self._connection.receive()
                 if order is None or order.get("t") in ("life", "end"):
                     return order
@@ -160,12 +166,10 @@ class ForkServer:
 
     def _fork_life(self, env: Mapping[str, str] = NONE, arguments: Sequence[str] | None = None) -> int | None:
         """As _fork(). The life finds these variables and, if any are given, these arguments."""
-        release = self._fork()
-        if release is None:
-            _adopt_environment({**self._env, **env})
-            if self._fork_point.arguments is not None and arguments is not None:
-                self._fork_point.arguments.words = arguments
-                self._settings.read_again(os.environ)
+        release = self._fork({**self._env, **env})
+        if release is None and self._fork_point.arguments is not None and arguments is not None:
+            self._fork_point.arguments.words = arguments
+            self._settings.read_again(os.environ)
         return release
 
     def _await_training(self) -> None:
@@ -201,8 +205,9 @@ class ForkServer:
             if order.get("t") == "life":
                 return order
 
-    def _fork(self) -> int | None:
-        """In the fork server, the write end of the pipe that releases the life; in the life, None once it is released."""
+    def _fork(self, env: Mapping[str, str] = NONE) -> int | None:
+        """In the fork server, the write end of the pipe that releases the life; in the life, which gets these variables, None once it is
+        released."""
         reading, writing = os.pipe()
         Ledger.disown()
         self._fork_point.forking = True
@@ -216,7 +221,9 @@ class ForkServer:
             os.close(reading)
             return writing
         os.close(writing)
-        if self._fork_point.cuda:
+        _adopt_environment(env)
+        # Where the script goes on from the reading of its arguments, it may yet set what the driver reads.
+        if self._fork_point.cuda and self._fork_point.arguments is None:
             start_driver()
         if os.read(reading, 1) != b"1":
             self._exit(0)
@@ -266,7 +273,7 @@ def _take_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _adopt_environment(env: dict[str, str]) -> None:
+def _adopt_environment(env: Mapping[str, str]) -> None:
     """Sets variables that a start would have been given. torch may have read its allocator's before: set them there, too."""
     os.environ.update(env)
     settings = env.get("PYTORCH_CUDA_ALLOC_CONF")

@@ -94,7 +94,9 @@ class Connection:
             return None
         import select
 
-        return self.receive() if select.select([self._socket], [], [], 0)[0] else None
+        waits = select.poll()  # select() takes no descriptor above 1023
+        waits.register(self._socket, select.POLLIN)
+        return self.receive() if waits.poll(0) else None
 
     def receive(self) -> Message | None:
         """Waits for the next message, without a time limit; None if the worker is gone."""
