@@ -80,7 +80,7 @@ export class Target {
     this.own = { microBatch: plan.own.microBatch, accumulation: plan.own.accumulation };
     this.memory = new Reservation(request, deps, devices, {
       name: this.name,
-      worldSize: plan.worldSize,
+      processesHere: plan.processesHere,
       key: () => this.key,
       suits: (recorded) => ownBatchOf(recorded, this) !== null,
     });

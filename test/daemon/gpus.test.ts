@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { JobOptions } from '../../src/contract/options.js';
 import { until } from '../store/home.js';
@@ -147,4 +149,14 @@ test('what a job of a name took before is what the next is expected to take', as
   const again = await noting(0.1, { name: 'brief' });
   await host.state(again, 'succeeded');
   expect((await host.job(long)).state).toBe('running');
+});
+
+test('a command over several machines takes the GPUs of its processes on this one', async () => {
+  await host.start({ gpus: [H200, H200] });
+  const torchrun = join(host.work, 'torchrun');
+  writeFileSync(torchrun, '#!/bin/sh\necho $OOMTUNE_DEVICE > devices\n', { mode: 0o755 });
+  const command = [torchrun, '--nnodes=4', '--nproc-per-node=2', '--node-rank=0', 'train.py'];
+  const id = await host.submit(command, { device: null, budget: null, tune: false });
+  await host.state(id, 'succeeded');
+  expect(host.lines('devices')).toEqual(['cuda:0,cuda:1']);
 });

@@ -165,6 +165,26 @@ describe('Hugging Face Trainer', () => {
     const made = await plan('torchrun run_clm.py', { cwd });
     expect([made.worldSize, made.nodes]).toEqual([1, 1]);
   });
+
+  test('by launchers on several machines, with the processes of each', async () => {
+    for (const [front, here] of [
+      ['torchrun --nnodes 2 --nproc-per-node 4', 4],
+      ['torchrun --nproc-per-node 1', 1],
+      ['torchrun', 3],
+      ['torchrun --nnodes 1', 3],
+      ['accelerate launch --num_machines 2 --num_processes 4', 2],
+      ['deepspeed --include worker-0:0,1@worker-1:0', 2],
+      ['deepspeed --num_nodes 2', null],
+      ['srun -n 5 -N 2 python', 3],
+      ['srun -N2 -n2 torchrun --nnodes 1 --nproc-per-node 4', 4],
+      ['srun -N2 -n2 torchrun --nnodes 2 --nproc-per-node 4', 4],
+      ['python', null],
+    ] as const) {
+      const env = front.includes('srun') ? {} : { PET_NNODES: '2', PET_NPROC_PER_NODE: '3' };
+      const made = await plan(`${front} run_clm.py`, { cwd, env });
+      expect([front, made.processesHere]).toEqual([front, here]);
+    }
+  });
 });
 
 describe('timm', () => {

@@ -25,6 +25,7 @@ export function findProgram(command: readonly string[], cwd: string, env: NodeJS
     wrappers: [],
     env: {},
     worldSize: null,
+    processesHere: null,
     nodes: null,
     isolated: null,
   };

@@ -96,6 +96,7 @@ export async function recognise(command: readonly string[], options: RecogniseOp
     program,
     isPythonTorch,
     worldSize,
+    processesHere: program.processesHere ?? worldSize,
     nodes: program.nodes ?? 1,
     resumes: preset?.resumes ? holds(preset.resumes, scene) : null,
     notes,

@@ -41,6 +41,8 @@ export interface Program {
   env: Record<string, string>;
   /** Processes that the wrappers start, as they say or a variable does; null: they do not say. */
   worldSize: number | null;
+  /** Those of them on one machine. */
+  processesHere: number | null;
   /** Machines that they start them on, in the same way. */
   nodes: number | null;
   /** `-I`, `-E` or `-S`: Python options that keep the hook out; null: none. */
@@ -81,6 +83,8 @@ export interface CommandPlan {
   /** True: a Python program that (as far as its text tells) uses torch. False: surely not Python. null: cannot be told. */
   isPythonTorch: boolean | null;
   worldSize: number | null;
+  /** Those of them on one machine. */
+  processesHere: number | null;
   /** Machines that its launcher spreads the processes over, as far as it is known. */
   nodes: number;
   /** Whether another launch goes on from the newest checkpoint, as the preset knows; null: no preset knows. */

@@ -16,6 +16,7 @@ export function readWrapper(
   let verb = wrapper.verb;
   let mode: 'script' | 'module' | 'executable' = 'script';
   const counts: number[] = [];
+  let world: number | null | undefined; // undefined: it says nothing of it
   let nodes: number | null = null;
   let at = from;
   for (; at < command.length; at += 1) {
@@ -44,7 +45,7 @@ export function readWrapper(
     if (counted >= 0) counts[counted] = countOf(value);
     if (wrapper.nodes.includes(option)) nodes = leastOf(value);
     if (wrapper.device_list.includes(option)) {
-      program.worldSize = countDevices(value);
+      world = countDevices(value);
       nodes = value.split('@').length;
     }
   }
@@ -56,11 +57,15 @@ export function readWrapper(
   if (wrapper.processes.length > 0) {
     counts[0] ??= wrapper.processes_default ?? Number.NaN;
     const product = counts.reduce((a, b) => a * b, 1); // which skips what is not told
-    if (Number.isInteger(product)) program.worldSize = product;
+    if (Number.isInteger(product)) world = product;
     // One process is on one machine, on however many the job is.
     if (product === 1) nodes ??= 1;
   }
   nodes ??= leastOf(variables[wrapper.nodes_variable ?? ''] ?? '');
+  if (world !== undefined) {
+    program.worldSize = world;
+    program.processesHere = world === null ? null : Math.ceil(world / (nodes ?? 1));
+  }
   // One launcher inside of another is on as many for each of those that the outer one takes.
   if (nodes !== null && (nodes > 1 || program.nodes === null)) program.nodes = nodes;
   if (at >= command.length) {

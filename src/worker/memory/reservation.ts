@@ -14,8 +14,8 @@ const LOOK_AGAIN_MS = 1000;
 /** What a reservation has to know of the job that it is for. */
 interface Job {
   readonly name: string;
-  /** Processes that train, by the command's own words; null: it does not say. */
-  readonly worldSize: number | null;
+  /** Processes that train on one machine, by the command's own words; null: it does not say. */
+  readonly processesHere: number | null;
   key(): string;
   /** Whether what was recorded is of the same command. */
   suits(recorded: Recommendation): boolean;
@@ -59,7 +59,7 @@ export class Reservation {
   async acquire(): Promise<Lease> {
     const { options, jobId, purpose } = this.request;
     const host = isHost(this.kind);
-    const count = host ? 1 : Math.max(options.gpus, this.job.worldSize ?? 1);
+    const count = host ? 1 : Math.max(options.gpus, this.job.processesHere ?? 1);
     const whole = options.exclusive || (options.budget === null && !host);
     const { leasing, recommendations } = await this.deps.records();
     const recorded = this.#packs ? await recommendations.get(this.job.key()) : null;
