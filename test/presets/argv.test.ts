@@ -166,6 +166,24 @@ describe('Hugging Face Trainer', () => {
     expect([made.worldSize, made.nodes]).toEqual([1, 1]);
   });
 
+  test('by what a launcher sees of the environment behind env', async () => {
+    const env = { PET_NNODES: '2', PET_NPROC_PER_NODE: '4', SLURM_NTASKS: '4', SLURM_NNODES: '2' };
+    for (const [front, world, nodes] of [
+      ['env -u PET_NPROC_PER_NODE torchrun', 2, 2],
+      ['env --unset=PET_NNODES --unset PET_NPROC_PER_NODE torchrun', 1, 1],
+      ['env -uPET_NNODES env PET_NPROC_PER_NODE=3 python -m torch.distributed.run', 3, 1],
+      ['env -u PET_NNODES PET_NNODES=3 torchrun', 12, 3],
+      ['env -i PET_NPROC_PER_NODE=2 torchrun', 2, 1],
+      ['env PET_NNODES=3 env - torchrun', 1, 1],
+      ['env -0iu HOME torchrun', 1, 1],
+      ['env --ignore-environment torchrun', 1, 1],
+      ['env -C / -u SLURM_NNODES srun python', 4, 1],
+    ] as const) {
+      const made = await plan(`${front} run_clm.py`, { cwd, env });
+      expect([front, made.worldSize, made.nodes]).toEqual([front, world, nodes]);
+    }
+  });
+
   test('by launchers on several machines, with the processes of each', async () => {
     for (const [front, here] of [
       ['torchrun --nnodes 2 --nproc-per-node 4', 4],

@@ -6,6 +6,7 @@ import { holds, type Scene } from '../presets/match.js';
 import type { FileRule, Preset } from '../presets/schema.js';
 import { findOption } from './argv.js';
 import { formatOf, isReadable, openConfig } from './config-file.js';
+import { seenBehind } from './program.js';
 import type { PlanFile } from './types.js';
 
 /** Where the arguments name a file of this rule: index in `args`, and what precedes the path in that argument. */
@@ -54,7 +55,7 @@ export function findFiles(preset: Preset, scene: Scene, cwd: string): PlanFile[]
       }
     } else {
       const place = locateFile(scene.args, rule);
-      path = place?.path ?? (rule.env ? (scene.program.env[rule.env] ?? scene.env[rule.env] ?? null) : null);
+      path = place?.path ?? (rule.env ? (seenBehind(scene.program, scene.env)[rule.env] ?? null) : null);
       index = place?.index ?? null;
     }
     if (path === null) continue;

@@ -2,6 +2,7 @@ import type { Amp, Config } from '../../contract/rung.js';
 import { holds } from '../presets/match.js';
 import type { Count, Switch } from '../presets/schema.js';
 import type { Editor } from './editor.js';
+import { seenBehind } from './program.js';
 import type { Knob, OwnValues } from './types.js';
 
 export const KNOBS: readonly Knob[] = ['micro_batch', 'accumulation', 'amp', 'checkpointing'];
@@ -69,9 +70,8 @@ export function readWorld(editor: Editor): number | null {
   const { world } = editor.preset;
   if (!world) return null;
   const option = world.option === undefined ? undefined : editor.read(world.option);
-  const env =
-    world.env === undefined ? undefined : (editor.scene.program.env[world.env] ?? editor.scene.env[world.env]);
-  const value = option ?? env;
+  const { program, env } = editor.scene;
+  const value = option ?? (world.env === undefined ? undefined : seenBehind(program, env)[world.env]);
   if (value === undefined || value === null || typeof value === 'boolean') return world.default ?? null;
   const list = String(value).replace(/[[\]\s]/g, '');
   if (/^\d+(?:,\d+)+,?$/.test(list)) return list.split(',').filter(Boolean).length;

@@ -24,6 +24,7 @@ export function findProgram(command: readonly string[], cwd: string, env: NodeJS
     argsStart: command.length,
     wrappers: [],
     env: {},
+    clean: false,
     worldSize: null,
     processesHere: null,
     nodes: null,
@@ -50,7 +51,7 @@ export function findProgram(command: readonly string[], cwd: string, env: NodeJS
       program.wrappers.push(name);
       // A launcher's own shebang tells which Python the script will run under.
       if (wrapper.script) program.executable = executableOf(word, cwd);
-      const next = readWrapper(command, at + 1, wrapper, cwd, program, { ...env, ...program.env });
+      const next = readWrapper(command, at + 1, wrapper, cwd, program, seenBehind(program, env));
       if (next === null) return program;
       at = next;
       continue;
@@ -60,12 +61,24 @@ export function findProgram(command: readonly string[], cwd: string, env: NodeJS
   return program;
 }
 
+/** The job's environment, as what stands behind `env` sees it. */
+export const seenBehind = ({ env, clean }: Program, job: NodeJS.ProcessEnv): NodeJS.ProcessEnv =>
+  clean ? env : { ...job, ...env };
+
 function readEnv(command: readonly string[], from: number, program: Program): number {
   let at = from;
   for (; at < command.length; at += 1) {
     const word = command[at] as string;
     if (word === '--') return at + 1;
-    if (/^(?:-u|--unset|-C|--chdir|-S)$/.test(word)) at += 1;
+    const unset = /^(?:-[i0v]*u|--unset(?:=|$))(.*)$/.exec(word);
+    if (/^(?:-|-[0v]*i.*|--ignore-environment)$/.test(word)) {
+      program.clean = true;
+      program.env = {};
+    }
+    if (unset) {
+      const name = unset[1] || command[++at];
+      if (name !== undefined) program.env[name] = undefined;
+    } else if (/^(?:-C|--chdir|-S)$/.test(word)) at += 1;
     else if (/^[A-Za-z_][A-Za-z0-9_]*=/.test(word)) {
       const cut = word.indexOf('=');
       program.env[word.slice(0, cut)] = word.slice(cut + 1);
@@ -163,7 +176,7 @@ function readPython(
       const wrapper = value === undefined ? undefined : wrapperModule(value);
       if (wrapper) {
         program.wrappers.push(value as string);
-        return readWrapper(command, next, wrapper, cwd, program, { ...env, ...program.env });
+        return readWrapper(command, next, wrapper, cwd, program, seenBehind(program, env));
       }
       program.module = value ?? null;
       program.argsStart = next;

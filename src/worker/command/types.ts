@@ -37,8 +37,10 @@ export interface Program {
   argsStart: number;
   /** Wrappers in front of it, outermost first. */
   wrappers: string[];
-  /** Variables that `env A=b` in front of it sets. */
-  env: Record<string, string>;
+  /** Variables that `env A=b` in front of it sets, and `env -u A` removes (undefined). */
+  env: NodeJS.ProcessEnv;
+  /** `env -i` in front of it: it sees no others. */
+  clean: boolean;
   /** Processes that the wrappers start, as they say or a variable does; null: they do not say. */
   worldSize: number | null;
   /** Those of them on one machine. */
