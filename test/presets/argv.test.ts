@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { filled, plan, project } from './project.js';
 import {
@@ -164,6 +165,40 @@ describe('Hugging Face Trainer', () => {
     }
     const made = await plan('torchrun run_clm.py', { cwd });
     expect([made.worldSize, made.nodes]).toEqual([1, 1]);
+  });
+
+  test('by launchers on as many machines as the file says that they read', async () => {
+    const files = project({
+      'run_clm.py': HF,
+      'two.yaml': 'compute_environment: LOCAL_MACHINE\nnum_machines: 2\nnum_processes: 8\n',
+      'three.json': '{"num_machines": 3}',
+      'broken.yaml': 'num_machines: [',
+      hosts: '# ours\nworker-0 slots=4\n\nworker-1 slots=4\n',
+      'hub/accelerate/default_config.yaml': 'num_machines: 4\n',
+      'cache/huggingface/accelerate/default_config.yaml': 'num_machines: 5\n',
+      '.cache/huggingface/accelerate/default_config.yaml': 'num_machines: 6\n',
+    });
+    const home = { HOME: files };
+    const cache = { ...home, XDG_CACHE_HOME: join(files, 'cache') };
+    for (const [front, env, nodes, here] of [
+      ['accelerate launch --config_file two.yaml', {}, 2, null],
+      ['accelerate launch --config_file=two.yaml --num_processes 8', {}, 2, 4],
+      ['accelerate launch --config_file two.yaml --num_machines 1', {}, 1, null],
+      ['python -m accelerate.commands.launch --config_file three.json', home, 3, null],
+      ['accelerate launch --config_file broken.yaml', home, 1, null],
+      ['accelerate launch --config_file absent.yaml', home, 1, null],
+      ['accelerate launch', home, 6, null],
+      ['accelerate launch', cache, 5, null],
+      ['accelerate launch', { ...cache, HF_HOME: join(files, 'hub') }, 4, null],
+      ['accelerate launch', {}, 1, null],
+      ['deepspeed -H hosts', {}, 2, null],
+      ['deepspeed --hostfile=hosts --num_gpus 4', {}, 2, 4],
+      ['deepspeed --hostfile hosts --num_nodes 1 --num_gpus 4', {}, 1, 4],
+      ['deepspeed --hostfile hosts --include worker-1:0,1', {}, 1, 2],
+    ] as const) {
+      const made = await plan(`${front} run_clm.py`, { cwd: files, env });
+      expect([front, made.nodes, made.processesHere]).toEqual([front, nodes, here]);
+    }
   });
 
   test('by what a launcher sees of the environment behind env', async () => {

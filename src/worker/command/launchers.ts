@@ -21,6 +21,7 @@ const wrapper = z.strictObject({
   processes_variables: words.default([]),
   nodes: words.default([]),
   nodes_variable: z.string().optional(),
+  nodes_file: z.strictObject({ option: words, default: words, key: z.string().optional() }).optional(),
   device_list: words.default([]),
 });
 export type Wrapper = z.infer<typeof wrapper>;

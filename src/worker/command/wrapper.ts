@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import { type Wrapper, wrapperOf } from './launchers.js';
+import { nodesInFile } from './nodes-file.js';
 import { isPython, setScript } from './script.js';
 import type { Program } from './types.js';
 
@@ -18,6 +19,7 @@ export function readWrapper(
   const counts: number[] = [];
   let world: number | null | undefined; // undefined: it says nothing of it
   let nodes: number | null = null;
+  let file: string | null = null;
   let at = from;
   for (; at < command.length; at += 1) {
     const word = command[at] as string;
@@ -44,6 +46,7 @@ export function readWrapper(
     const counted = wrapper.processes.findIndex((names) => names.includes(option));
     if (counted >= 0) counts[counted] = countOf(value);
     if (wrapper.nodes.includes(option)) nodes = leastOf(value);
+    if (wrapper.nodes_file?.option.includes(option)) file = value;
     if (wrapper.device_list.includes(option)) {
       world = countDevices(value);
       nodes = value.split('@').length;
@@ -53,6 +56,11 @@ export function readWrapper(
   for (const [index, name] of wrapper.processes_variables.entries()) {
     const value = variables[name];
     if (value) counts[index] ??= countOf(value);
+  }
+  if (nodes === null) {
+    nodes = nodesInFile(wrapper.nodes_file, file, cwd, env);
+    const counted = wrapper.processes.findIndex((names) => names.some((name) => wrapper.nodes.includes(name)));
+    if (nodes !== null && counted >= 0) counts[counted] ??= nodes;
   }
   if (wrapper.processes.length > 0) {
     counts[0] ??= wrapper.processes_default ?? Number.NaN;
