@@ -6,6 +6,7 @@ import { knobNames } from '../worker/command/placeholders.js';
 import { appliedFolder } from '../worker/key.js';
 import { nothingRecorded } from '../worker/knob/nothing-recorded.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
+import { requireOneMachine } from '../worker/one-machine.js';
 import { runningAs } from './cluster/allotment.js';
 
 interface Applied {
@@ -52,6 +53,7 @@ export async function applyRecommendation(
   ];
   const carriers = new Set(changed.map((knob) => plan.carriers[knob]));
   if (carriers.has('hook')) {
+    requireOneMachine(plan);
     notes.push('The command does not take all of it by itself: `oomtune run` brings it in.');
     return { key: chosen.key, config, argv: underOomtune(chosen, command), env: {}, notes };
   }

@@ -1,5 +1,5 @@
 import { longestStartMs } from '../common/bounds.js';
-import { OomtuneError, usageError } from '../common/errors.js';
+import { OomtuneError } from '../common/errors.js';
 import { findCommand } from '../common/executable.js';
 import { filesAnswer } from '../common/far-files.js';
 import type { Device } from '../contract/launch.js';
@@ -9,6 +9,7 @@ import { pathsOf } from './command/named-paths.js';
 import { askInterpreter } from './command/torch.js';
 import { requireKnob } from './knob/require-knob.js';
 import { resolveBudget, suitableDevices } from './memory/device.js';
+import { requireOneMachine } from './one-machine.js';
 import { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
 
@@ -46,15 +47,6 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
     );
   }
   return target;
-}
-
-/** Ranks on other machines would wait for sizes that only those here are given. */
-function requireOneMachine({ nodes, worldSize }: CommandPlan): void {
-  if (Math.min(nodes, worldSize ?? nodes) < 2) return;
-  throw usageError(
-    `The command has its processes on ${nodes} machines, and one oomtune sets the sizes of those on its own machine only.`,
-    'Search on one machine, and run at what was found: oomtune recommend --apply prints the command. With --no-tune it runs as it stands.',
-  );
 }
 
 /** The error for a command that takes no micro-batch; says what keeps the hook out. */

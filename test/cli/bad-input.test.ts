@@ -322,6 +322,18 @@ describe('bad input', () => {
     const two = ['--', torchrun, '--nnodes=2', '--node-rank=0', 'train.py'];
     expect(await run(two, {})).toMatch(/^2 .*processes on 2 machines.*--no-tune/s);
     expect(await run(['--no-tune', ...two], {})).toMatch(/^0 started/);
+    const told: [string[], NodeJS.ProcessEnv, RegExp][] = [
+      [two, {}, /2 machines \(--nnodes\).*`--nnodes 1`.*{micro_batch}/s],
+      [['--', torchrun, 'train.py'], { PET_NNODES: '3' }, /3 machines \(PET_NNODES\).*`--nnodes 1`/s],
+      [machines, { SLURM_NNODES: '2' }, /2 machines \(SLURM_NNODES\).*`--nodes 1`/s],
+      [['--', 'deepspeed', '-i', 'a:0@b:0', 'train.py'], {}, /2 machines \(-i\).*`-i HOST`/s],
+      [['--', 'deepspeed', '-H', 'hosts', 'train.py'], {}, /2 machines \(hosts\).*`--num_nodes 1`/s],
+    ];
+    writeFileSync(join(oomtune.home, 'hosts'), 'a slots=1\nb slots=1\n');
+    symlinkSync(srun, join(oomtune.home, 'deepspeed'));
+    const place = { PATH: `${oomtune.home}:${oomtune.env.PATH}` };
+    for (const [words, env, says] of told)
+      expect(await run(['--cwd', oomtune.home, ...words], { ...place, ...env })).toMatch(says);
     rmSync(torchrun);
     expect(await run(['--', srun, '-N1', 'true'], { SLURM_NNODES: '2' })).toMatch(/^0 started/);
     const one = ['--', srun, '--ntasks=1', 'torchrun', '--nproc-per-node=4', 'train.py'];

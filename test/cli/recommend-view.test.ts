@@ -80,3 +80,17 @@ it('is filled in with every knob that it was found with', async () => {
   const { config } = await applyRecommendation([found], found.name, ['python', 'train.py']);
   expect(config).toMatchObject({ amp: 'bf16', checkpointing: true, offload: true });
 });
+
+it('is filled into a command over several machines by its own flags alone, as oomtune would refuse it', async () => {
+  const found = recommendation();
+  const apply = (...words: string[]) => applyRecommendation([found], found.name, words);
+  const command = ['torchrun', '--nnodes', '2', 'train.py'];
+  await expect(apply(...command)).rejects.toMatchObject({
+    code: 'OOMTUNE_USAGE',
+    message: expect.stringContaining('on 2 machines (--nnodes)'),
+    remedy: expect.stringContaining('{micro_batch}'),
+  });
+  const words = ['--batch={micro_batch}', '--times={accumulation}', '--amp={amp}', '--saved={checkpointing}'];
+  const { argv } = await apply(...command, ...words);
+  expect(argv.slice(0, 5)).toEqual([...command, `--batch=${found.micro_batch}`]);
+});

@@ -9,15 +9,22 @@ export function nodesInFile(
   named: string | null,
   cwd: string,
   env: NodeJS.ProcessEnv,
-): number | null {
+): { count: number; path: string } | null {
   const path = named ?? rule?.default.map((template) => inPlace(template, env)).find((one) => one !== null);
   if (!rule || !path) return null;
   const text = readText(resolve(cwd, path));
   if (text === null) return null;
-  if (rule.key === undefined) return text.split('\n').filter((line) => /^\s*[^\s#]/.test(line)).length || null;
+  const count = rule.key === undefined ? linesIn(text) : valueIn(path, text, rule.key);
+  return count > 0 ? { count, path } : null;
+}
+
+/** But for empty ones and comments. */
+const linesIn = (text: string): number => text.split('\n').filter((line) => /^\s*[^\s#]/.test(line)).length;
+
+function valueIn(path: string, text: string, key: string): number {
   const format = formatOf(path);
-  if (format === undefined || !isReadable(format, text)) return null;
-  return Number(openConfig({ format, text }).get(rule.key)) || null;
+  if (format === undefined || !isReadable(format, text)) return Number.NaN;
+  return Number(openConfig({ format, text }).get(key));
 }
 
 /** A path with its variable filled in; null: that is not set. */

@@ -28,6 +28,8 @@ export function findProgram(command: readonly string[], cwd: string, env: NodeJS
     worldSize: null,
     processesHere: null,
     nodes: null,
+    nodesBy: null,
+    oneNode: null,
     isolated: null,
   };
   let at = 0;

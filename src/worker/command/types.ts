@@ -47,6 +47,9 @@ export interface Program {
   processesHere: number | null;
   /** Machines that they start them on, in the same way. */
   nodes: number | null;
+  /** The option, variable or file that says so, and the launcher's words for one machine. */
+  nodesBy: string | null;
+  oneNode: string | null;
   /** `-I`, `-E` or `-S`: Python options that keep the hook out; null: none. */
   isolated: string | null;
 }

@@ -19,6 +19,7 @@ export function readWrapper(
   const counts: number[] = [];
   let world: number | null | undefined; // undefined: it says nothing of it
   let nodes: number | null = null;
+  let nodesBy: string | null = null;
   let file: string | null = null;
   let at = from;
   for (; at < command.length; at += 1) {
@@ -45,6 +46,7 @@ export function readWrapper(
     if (value === null) continue;
     const counted = wrapper.processes.findIndex((names) => names.includes(option));
     if (counted >= 0) counts[counted] = countOf(value);
+    if ([...wrapper.nodes, ...wrapper.device_list].includes(option)) nodesBy = option;
     if (wrapper.nodes.includes(option)) nodes = leastOf(value);
     if (wrapper.nodes_file?.option.includes(option)) file = value;
     if (wrapper.device_list.includes(option)) {
@@ -58,9 +60,11 @@ export function readWrapper(
     if (value) counts[index] ??= countOf(value);
   }
   if (nodes === null) {
-    nodes = nodesInFile(wrapper.nodes_file, file, cwd, env);
+    const found = nodesInFile(wrapper.nodes_file, file, cwd, env);
     const counted = wrapper.processes.findIndex((names) => names.some((name) => wrapper.nodes.includes(name)));
-    if (nodes !== null && counted >= 0) counts[counted] ??= nodes;
+    if (found !== null && counted >= 0) counts[counted] ??= found.count;
+    nodes = found?.count ?? null;
+    nodesBy = found?.path ?? wrapper.nodes_variable ?? null;
   }
   if (wrapper.processes.length > 0) {
     counts[0] ??= wrapper.processes_default ?? Number.NaN;
@@ -75,7 +79,12 @@ export function readWrapper(
     program.processesHere = world === null ? null : Math.ceil(world / (nodes ?? 1));
   }
   // One launcher inside of another is on as many for each of those that the outer one takes.
-  if (nodes !== null && (nodes > 1 || program.nodes === null)) program.nodes = nodes;
+  if (nodes !== null && (nodes > 1 || program.nodes === null)) {
+    program.nodes = nodes;
+    const listed = nodesBy !== null && wrapper.device_list.includes(nodesBy);
+    program.nodesBy = nodesBy;
+    program.oneNode = listed ? `${nodesBy} HOST` : `${wrapper.nodes.at(-1)} 1`;
+  }
   if (at >= command.length) {
     program.argsStart = command.length;
     return null;
