@@ -68,7 +68,10 @@ export function systemStore(path: string, channel: Channel): Store {
       ...parts.jobs,
       create: (record: JobRecord) => repeat(creating(record)), // what may wait is the daemon's to say
       retry: (id: string, environment: SubmittedEnvironment | null) =>
-        again('jobs.retry', [id, environment, newStep()]),
+        again('jobs.retry', [id, environment, newStep()]).catch((error: unknown) => {
+          if (isUnread(error, 'jobs.retry')) return call('jobs.retry', [id, environment]); // a daemon of before an upgrade, which knows no steps
+          throw error;
+        }),
       byOwner: async () => new Map(await call<[string, { waiting: number; working: number }][]>('jobs.byOwner', [])),
       inSlurm: async () => false, // it runs all of its jobs by itself
     }),
@@ -106,6 +109,12 @@ export function systemStore(path: string, channel: Channel): Store {
   };
   return guarded('store', store) as unknown as Store;
 }
+
+/** Whether the daemon did nothing, as it takes other arguments than these. */
+const isUnread = (error: unknown, name: string): boolean =>
+  error instanceof OomtuneError &&
+  error.code === 'OOMTUNE_USAGE' &&
+  error.message.startsWith(`The daemon cannot read ${name}: arguments:`);
 
 /** Asked again, the daemon may refuse the record because it has it already: the answer to the first time was lost. */
 function creating(record: JobRecord): (now: Channel) => Promise<void> {

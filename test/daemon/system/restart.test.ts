@@ -11,10 +11,15 @@ const PLAIN = ['--device', 'cpu', '--budget', '300MiB'];
 async function passing(
   machine: Machine,
   user: User,
-  /** `loses`: of which submission or retry the answer is lost. `leaves`: nobody answers after that. `lacks`: a call that the daemon does not know. */
-  { loses = 0, leaves = false, lacks = '' }: { loses?: number; leaves?: boolean; lacks?: string },
+  /** `loses`: of which submission or retry the answer is lost. `leaves`: nobody answers after that. `lacks`: a call that the daemon does not know. `steps`: whether it takes the step of a call. */
+  {
+    loses = 0,
+    leaves = false,
+    lacks = '',
+    steps = true,
+  }: Partial<Record<'leaves' | 'steps', boolean>> & { loses?: number; lacks?: string },
 ): Promise<{ env: NodeJS.ProcessEnv; close: () => void }> {
-  const socket = join(user.home, `passing-${loses}-${leaves}.sock`);
+  const socket = join(user.home, `passing-${loses}-${leaves}-${steps}.sock`);
   const script = `
     import { connect, createServer } from 'node:net';
     let sent = 0;
@@ -26,7 +31,9 @@ async function passing(
       client.on('close', () => daemon.destroy());
       client.on('data', (asked) => {
         if (/"call":"jobs.(create|retry)"/.test(asked)) isLost = ++sent === ${loses};
-        daemon.write(String(asked).replace('"call":"${lacks}"', '"call":"later.${lacks}"'));
+        const passed = String(asked).replace('"call":"${lacks}"', '"call":"later.${lacks}"');
+        // one argument more than is known
+        daemon.write(${steps} ? passed : passed.replace(/,"[0-9a-f]{16}"]/, (step) => step.slice(0, -1) + ',null]'));
       });
       daemon.on('data', (said) => {
         if (!isLost) client.write(said);
@@ -195,6 +202,17 @@ describe.skipIf(noUsers !== null)('on a machine whose daemon ends and comes back
       }
       close();
       expect((await alice.call(['cancel', job])).code).toBe(0);
+    });
+
+    it('retry a job beside a daemon of before an upgrade, which knows no steps', async () => {
+      const { env, close } = await passing(machine, alice, { steps: false });
+      const job = await alice.submit(['true']);
+      expect((await alice.call(['wait', job])).code).toBe(0);
+      const { code, stdout, stderr } = await alice.call(['retry', job], { env });
+      close();
+      expect([code, stdout.trim(), stderr]).toEqual([0, job, expect.not.stringContaining('OOMTUNE_')]);
+      expect((await alice.call(['wait', job])).code).toBe(0);
+      expect(await (await machine.store()).jobs.get(job)).toMatchObject({ state: 'succeeded', epoch: 2 });
     });
   });
 });
