@@ -201,6 +201,27 @@ describe('Hugging Face Trainer', () => {
     }
   });
 
+  test('by options of torch that are new, cut short or before a module', async () => {
+    const env = { PET_NNODES: '2', PET_NPROC_PER_NODE: '4' };
+    for (const [front, world, nodes, script] of [
+      ['torchrun --virtual-local-rank run_clm.py', 8, 2, 'run_clm'],
+      ['torchrun --virtual_local_rank --nnodes 1 run_clm.py', 4, 1, 'run_clm'],
+      ['torchrun --nnode 3 run_clm.py', 12, 3, 'run_clm'],
+      ['torchrun --stand --nn=1 --nproc_per 2 run_clm.py', 2, 1, 'run_clm'],
+      ['torchrun --nproc-per-nod 2 --role trainer --max-rest 3 run_clm.py --nnode 5', 4, 2, 'run_clm'],
+      ['torchrun --module pkg.train --nnodes 1', 8, 2, undefined],
+      ['torchrun --mod pkg.train --nnodes 1', 8, 2, undefined],
+      ['torchrun --no-pyth pkg.train --nnodes 1', 8, 2, undefined],
+      ['deepspeed --incl a:0@b:0,1 run_clm.py', 3, 2, 'run_clm'],
+      // which accelerate does not take
+      ['accelerate launch --num_machine 2 run_clm.py', null, 1, 'run_clm'],
+    ] as const) {
+      const made = await plan(front, { cwd, env });
+      expect([front, made.worldSize, made.nodes, made.program.script?.stem]).toEqual([front, world, nodes, script]);
+    }
+    expect((await plan('torchrun --mod pkg.train --nnodes 1', { cwd, env })).program.module).toBe('pkg.train');
+  });
+
   test('by what a launcher sees of the environment behind env', async () => {
     const env = { PET_NNODES: '2', PET_NPROC_PER_NODE: '4', SLURM_NTASKS: '4', SLURM_NNODES: '2' };
     for (const [front, world, nodes] of [

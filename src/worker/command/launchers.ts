@@ -11,6 +11,7 @@ const wrapper = z.strictObject({
   modules: words.default([]),
   bare: words.optional(),
   valued: words.optional(),
+  abbreviated: z.boolean().default(false),
   arguments: z.number().default(0),
   verb: z.string().optional(),
   script: z.boolean().default(false),

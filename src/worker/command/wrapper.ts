@@ -108,7 +108,8 @@ export function readWrapper(
 }
 
 /** An option by its name, and the value in the same word: `--ntasks=4`, `-n4`, `-ln4` (null: there is none). */
-function readOption(word: string, { valued }: Wrapper): { option: string; attached: string | null } {
+function readOption(word: string, wrapper: Wrapper): { option: string; attached: string | null } {
+  const { valued } = wrapper;
   const letters = valued ? (/^-([a-zA-Z]+)/.exec(word)?.[1] ?? '') : '';
   for (let at = 1; at <= letters.length; at += 1) {
     const option = `-${word[at]}`;
@@ -116,8 +117,18 @@ function readOption(word: string, { valued }: Wrapper): { option: string; attach
   }
   const equals = word.indexOf('=');
   return equals > 0
-    ? { option: word.slice(0, equals), attached: word.slice(equals + 1) }
-    : { option: word, attached: null };
+    ? { option: inFull(word.slice(0, equals), wrapper), attached: word.slice(equals + 1) }
+    : { option: inFull(word, wrapper), attached: null };
+}
+
+/** `--nnode` of torchrun is `--nnodes`. One that several could be is refused by the launcher itself. */
+function inFull(
+  option: string,
+  { abbreviated, bare = [], processes, nodes, nodes_file, device_list }: Wrapper,
+): string {
+  const known = [...bare, ...processes.flat(), ...nodes, ...(nodes_file?.option ?? []), ...device_list];
+  if (!abbreviated || !/^--./.test(option) || known.includes(option)) return option;
+  return known.find((full) => full.startsWith(option)) ?? option;
 }
 
 /**
@@ -126,7 +137,8 @@ function readOption(word: string, { valued }: Wrapper): { option: string; attach
  */
 function hasUnreadCount(command: readonly string[], at: number, wrapper: Wrapper): boolean {
   const before = command[at - 1] ?? '';
-  if (!/^--[^=]+$/.test(before) || wrapper.valued?.includes(before)) return false;
+  if (!/^--[^=]+$/.test(before)) return false;
+  if ((wrapper.valued ?? wrapper.bare)?.includes(readOption(before, wrapper).option)) return false;
   const counts = [...wrapper.processes.flat(), ...wrapper.nodes];
   for (const word of command.slice(at)) {
     if (isPython(word) || word.endsWith('.py') || wrapperOf(basename(word))) return false;
