@@ -1,7 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { applyRecommendation } from '../../src/cli/apply.js';
+import { sizedBy } from '../../src/cli/cluster/allotment.js';
 import { renderRecommendations } from '../../src/cli/recommend-view.js';
+import { DEFAULT_OPTIONS } from '../../src/contract/options.js';
 import { openStore } from '../../src/store/index.js';
 import { useHome } from '../store/home.js';
 import { recommendation } from '../store/samples.js';
@@ -93,4 +95,15 @@ it('is filled into a command over several machines by its own flags alone, as oo
   const words = ['--batch={micro_batch}', '--times={accumulation}', '--amp={amp}', '--saved={checkpointing}'];
   const { argv } = await apply(...command, ...words);
   expect(argv.slice(0, 5)).toEqual([...command, `--batch=${found.micro_batch}`]);
+});
+
+it('on the host is named with no GPUs, which the command is refused with there', async () => {
+  const found = recommendation({ key: 'gpt:cpu:300m:2x', world_size: 2 });
+  const words = ['torchrun', '--nproc-per-node', '2', 'train.py'];
+  const { argv } = await applyRecommendation([found], found.name, words);
+  expect(argv.join(' ')).toMatch(/^oomtune run .*--device cpu .*-- torchrun --nproc-per-node 2 train.py$/);
+  expect(argv).not.toContain('--gpus');
+  expect(sizedBy(DEFAULT_OPTIONS, found)).toMatchObject({ device: 'cpu', gpus: 1 });
+  const onGpus = recommendation({ world_size: 2 });
+  expect((await applyRecommendation([onGpus], onGpus.name, words)).argv.join(' ')).toContain('--gpus 2');
 });

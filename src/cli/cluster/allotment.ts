@@ -44,23 +44,25 @@ export function allotmentOf(found: Recommendation): Allotment {
 /** The options with which a job finds the configuration that its size was taken from; what was asked for stays. */
 export function sizedBy(options: JobOptions, found: Recommendation): JobOptions {
   const mib = found.budget_bytes / MIB;
+  const onHost = isHost(found.key.split(':')[1]);
   return {
     ...options,
     name: found.name,
-    device: isHost(found.key.split(':')[1]) ? HOST : options.device,
-    gpus: found.world_size,
+    device: onHost ? HOST : options.device,
+    gpus: onHost ? options.gpus : found.world_size,
     budget: options.budget ?? (Number.isInteger(mib) ? `${mib}MiB` : `${found.budget_bytes}B`),
   };
 }
 
 /** The words of `oomtune run` under which it finds this very configuration again. */
 export function runningAs(found: Recommendation): string[] {
-  const [, device] = found.key.split(':');
+  const onHost = isHost(found.key.split(':')[1]);
   const mib = found.budget_bytes / MIB;
   return [
     ...['--name', found.name],
-    ...(isHost(device ?? null) ? ['--device', HOST] : []),
+    ...(onHost ? ['--device', HOST] : []),
     ...['--budget', Number.isInteger(mib) ? `${mib}MiB` : `${found.budget_bytes}B`],
-    ...(found.world_size > 1 ? ['--gpus', String(found.world_size)] : []),
+    // On the host the command alone tells how many processes it has
+    ...(found.world_size > 1 && !onHost ? ['--gpus', String(found.world_size)] : []),
   ];
 }
