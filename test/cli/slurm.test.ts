@@ -465,7 +465,7 @@ time.sleep(600)`;
       await waitFor(async () =>
         (await oomtune.call(['logs', job], { env })).stdout.includes('started') ? null : 'starts',
       );
-      await slurm.call('sbatch', ['--partition=urgent', '--exclusive', '--wrap=sleep 3']);
+      await slurm.call('sbatch', ['--partition=urgent', '--exclusive', '--output=/dev/null', '--wrap=sleep 3']);
       let entry: Entry | undefined;
       await waitFor(async () => {
         [entry] = ((await oomtune.json(['status', job], { env })) as { jobs: Entry[] }).jobs;
