@@ -47,6 +47,8 @@ export const measuredSteps = z.object({
   workspaces_refused: z.boolean().optional(),
   /** What the loop itself leaves behind with each step: no allocator that comes to rest by and by. */
   growth_bytes_per_step: change.optional(),
+  /** That comes with shapes of inputs that no step before had, as a library's kernels for them do, and so to an end. */
+  grows_with_shapes: z.boolean().optional(),
   /** By how much the peaks of its steps differ, the first left out, and what later ones may take beyond the highest; null: too few steps. */
   spread_bytes: measuredBytes.optional(),
   excess_bytes: measuredBytes.optional(),

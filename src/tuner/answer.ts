@@ -28,7 +28,8 @@ export function answerOf(
     return fits.length > 0 ? [Math.max(...(verified.length > 0 ? verified : fits).map((o) => o.steps))] : [];
   });
   const leak = history.fits(size).findLast((o) => leaks(o, c.budgetBytes));
-  const rises = !leak && history.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
+  const rising = leak ? [] : history.fits(size).filter((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
+  const withShapes = rising.some((o) => o.grows_with_shapes) ? ', with new shapes of its inputs' : '';
   const retries = history.fits(max).some((o) => o.fresh && o.alloc_retries > 0);
   return {
     config,
@@ -53,7 +54,9 @@ export function answerOf(
           ]
         : []),
       ...(leak ? [`${growthTold(leak, c.budgetBytes)}.`] : []),
-      ...(rises ? [`Memory grows from step to step: the sizes are such that it lasts for ${LASTING} steps.`] : []),
+      ...(rising.length > 0
+        ? [`Memory grows from step to step${withShapes}: the sizes are such that it lasts for ${LASTING} steps.`]
+        : []),
       ...(retries
         ? [`At micro-batch ${max} the allocator has to give back its cache and retry: it fits, but slowly.`]
         : []),

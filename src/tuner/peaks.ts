@@ -108,12 +108,13 @@ export function outgrows(o: Observation, budgetBytes: number): boolean {
 
 /**
  * The loop leaves so much behind with every step that whatever size it runs at, its training ends in want of memory. Fewer steps
- * than it takes to be sure are enough where the budget would be full by then. A loop that has ended by itself leaves no more.
+ * than it takes to be sure are enough where the budget would be full by then. A loop that has ended by itself leaves no more, and what new
+ * shapes of inputs leave behind comes to an end.
  */
 export function leaks(o: Observation, budgetBytes: number): boolean {
   if (o.outcome !== 'fit' || o.steps < BELIEVED || (o.growth_bytes_per_step ?? 0) * HORIZON <= budgetBytes)
     return false;
-  return !o.short && (o.steps >= LEAKING || stepsToFull(o, budgetBytes) < LEAKING);
+  return !o.short && !o.grows_with_shapes && (o.steps >= LEAKING || stepsToFull(o, budgetBytes) < LEAKING);
 }
 
 /** Steps until a loop that leaves memory behind has filled the budget. */

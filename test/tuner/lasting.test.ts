@@ -185,6 +185,14 @@ describe('a loop that leaves memory behind', () => {
     expect(notes.join(' ')).not.toContain('Memory grows');
   });
 
+  it('is no leak where it comes with new shapes of inputs alone, which is told', () => {
+    const shape = { resident: 100 * MIB, perSample: MIB, creep: 0, pace: 1, caching: false };
+    const job = growing({ ...shape, leak: () => 400 * 1024 });
+    const compiling: Job = { run: (...asked) => ({ ...job.run(...asked), grows_with_shapes: true }) };
+    const { notes } = found(search(compiling, wanted()));
+    expect(notes.join(' ')).toMatch(/Memory grows from step to step, with new shapes of its inputs: .* 200 steps/);
+  });
+
   it('is no leak where the loop has ended by itself before', () => {
     const still = growing({ resident: 100 * MIB, perSample: MIB, leak: () => 0, creep: 0, pace: 1, caching: false });
     const rise = 400 * 1024;

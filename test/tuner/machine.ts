@@ -27,6 +27,7 @@ export interface Result {
   restless?: boolean;
   rise_bytes_per_step?: number;
   growth_bytes_per_step?: number;
+  grows_with_shapes?: boolean;
   spread_bytes?: number;
   excess_bytes?: number;
   blocks?: Observation['blocks'];
@@ -129,6 +130,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     ...(result.blocks === undefined ? {} : { blocks: result.blocks }),
     rise_bytes_per_step: result.rise_bytes_per_step ?? null,
     growth_bytes_per_step: result.growth_bytes_per_step ?? null,
+    ...(result.grows_with_shapes ? { grows_with_shapes: true } : {}),
     ...(result.spread_bytes === undefined ? {} : { spread_bytes: result.spread_bytes }),
     ...(result.excess_bytes === undefined ? {} : { excess_bytes: result.excess_bytes }),
     step_s: fit ? (result.step_s ?? null) : null,

@@ -48,6 +48,17 @@ describe('a loop that keeps', () => {
     expect(notes.join(' ')).not.toContain('Memory grows');
   });
 
+  // A library compiles kernels for each shape that is new to it: 40 steps have not seen all of them.
+  it('a little of each new shape of its inputs gets a recommendation, and the same of each step does not', async () => {
+    const shapes = workbench('find-batch', [python, 'new_shapes.py', 'shapes'], { budget: '100MiB', maxBatch: 64 });
+    const { status, failure } = await findBatch(shapes.request, shapes.deps);
+    expect(status, failure?.evidence ?? '').toBe('found');
+    const steps = workbench('find-batch', [python, 'new_shapes.py', 'steps'], { budget: '100MiB', maxBatch: 64 });
+    const leak = await findBatch(steps.request, steps.deps);
+    expect(leak).toMatchObject({ status: 'exhausted', failure: { class: 'device_oom', reason: 'leak' } });
+    expect(leak.failure?.evidence).toMatch(/^Memory grows by .* with every step/);
+  });
+
   // At these budgets the script's own batch lasts for less than 200 steps, and the run itself shows it.
   it.each([
     ['keeps_losses.py', '50MiB'],

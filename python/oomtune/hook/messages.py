@@ -84,6 +84,8 @@ class Breakdown(TypedDict):
 class Costs(Peaks, Breakdown):
     """Everything that one measurement yields."""
 
+    #: Memory grows only in steps that bring new shapes of inputs, as a library's kernels for them do: it comes to an end.
+    grows_with_shapes: bool
     #: What a step needs, whatever is given back at once left out; None: not known, or the same as what it takes.
     needed_bytes: int | None
     #: The most that lay in pieces when the caching allocator had given back its cache; None: it had not, or not known.

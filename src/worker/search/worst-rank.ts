@@ -21,7 +21,14 @@ export function worstRank(ranks: Measured[]): Measurement {
   const names = new Set(ranks.flatMap((rank) => Object.keys(rank) as (keyof Measured)[]));
   const valuesOf = (name: keyof Measured): unknown[] => ranks.map((rank) => rank[name]);
   const worst = [...names].map((name) => [name, worstOf(name, valuesOf(name))]);
-  return { ...Object.fromEntries(worst), step_s: slowest.step_s };
+  // One that grows for another reason grows for ever.
+  const growing = ranks.filter((rank) => (rank.growth_bytes_per_step ?? 0) > 0);
+  const withShapes = growing.length > 0 && growing.every((rank) => rank.grows_with_shapes === true);
+  return {
+    ...Object.fromEntries(worst),
+    step_s: slowest.step_s,
+    ...(names.has('grows_with_shapes') ? { grows_with_shapes: withShapes } : {}),
+  };
 }
 
 function worstOf(name: string, values: unknown[]): unknown {

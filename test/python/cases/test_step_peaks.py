@@ -7,6 +7,7 @@ from support import PATH
 
 sys.path[:0] = PATH.split(":")
 
+from oomtune.hook.probe.input_shapes import InputShapes
 from oomtune.hook.probe.step_peaks import StepPeaks
 from oomtune.hook.probe.step_phases import StepPhases
 
@@ -36,6 +37,40 @@ def seen(*peaks, least=()):
         result.see(peak)
         result.step_done(number in least)
     return result
+
+
+def explained(growths):
+    """(bytes left behind, shape of the inputs) of each step."""
+    shapes, starts = InputShapes(), [0]
+    for left, shape in growths:
+        shapes.note([Inputs(shape)])
+        shapes.step_done()
+        starts.append(starts[-1] + left)
+    return shapes.explain(starts[:-1])
+
+
+class Inputs:
+    grad_fn = None
+
+    def __init__(self, *shape):
+        self.shape = shape
+
+
+class InputShapesTest(unittest.TestCase):
+    LENGTHS = (9, 8, 7, 9, 6, 8, 5, 9, 7, 4, 6, 9, 3, 8, 9, 5, 2, 9)
+
+    def test_explain_growth_that_comes_with_new_ones(self):
+        news = [length not in self.LENGTHS[:at] for at, length in enumerate(self.LENGTHS)]
+        self.assertTrue(explained([(400 if new else 0, one) for new, one in zip(news, self.LENGTHS)]))
+        self.assertTrue(
+            explained([(400 if new else (-3, 3)[at % 2], one) for at, (new, one) in enumerate(zip(news, self.LENGTHS))])
+        )
+
+    def test_explain_no_growth_that_comes_with_known_ones_too(self):
+        self.assertFalse(explained([(400, one) for one in self.LENGTHS]))
+        self.assertFalse(explained([(400, 9)] * 18))
+        # there are no known ones to tell by
+        self.assertFalse(explained([(400, one) for one in range(18)]))
 
 
 class StepPeaksTest(unittest.TestCase):

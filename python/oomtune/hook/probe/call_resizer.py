@@ -169,6 +169,7 @@ class CallResizer:
             return as_it_is  # an agent acts between its batches
         if not self.on:
             return None  # the script goes on unchanged
+        self._controller.note_inputs(tree)
         return self._resized_call(tree, rows)
 
     def _resized_untrained(self, module: Module, args: Any, kwargs: Any) -> Made:

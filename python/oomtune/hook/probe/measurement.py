@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from .input_shapes import InputShapes
 from .step_phases import StepPhases
 
 TYPE_CHECKING = False
@@ -49,6 +50,7 @@ class Measurement:
         self.steps = 0
         self._seconds: list[float] = []
         self.phases = phases or StepPhases(memory)
+        self.shapes = InputShapes()
         self._allocator = AllocatorHistory(memory)
         self._clock: float | None = None
         self._retries: int | None = None
@@ -64,6 +66,7 @@ class Measurement:
         now = time.perf_counter()
         smaller = self.ends_pass or self.varied_step() is not None
         self.phases.step_ends(least=smaller)
+        self.shapes.step_done()
         if self._clock is not None:
             self.steps += 1
             if not smaller:
@@ -75,6 +78,7 @@ class Measurement:
             self.skip -= 1
             self.steps, self._seconds = 0, []
             self.phases.clear()
+            self.shapes.clear()
             self._allocator.clear()
         else:
             # The first step may retry while the cache fills; later steps are the steady state.
@@ -116,6 +120,7 @@ class Measurement:
         needed, pieces = (None, None) if self._needed is None else self._needed.end()
         return {
             **self.phases.peaks(),
+            "grows_with_shapes": self.shapes.explain(self.phases.starts),
             **self._breakdown.figures(),
             "needed_bytes": needed,
             "pieces_bytes": pieces,

@@ -275,13 +275,16 @@ class Probe:
         assert request is not None
         if self._instrumentation.card is not None:
             self._instrumentation.card.write(request.micro_batch)
+        kept_by = self._keeper(costs["growth_bytes_per_step"])
         return {
             "t": "measured",
             "micro_batch": request.micro_batch,
             "accumulation": self.batches_per_step * min(self.parts, MOST_PARTS),
             "longest_tokens": self._instrumentation.cut.longest or None,
             **costs,
-            "kept_by": self._keeper(costs["growth_bytes_per_step"]),
+            # What a variable of the script keeps goes on for ever, whatever shapes come.
+            "grows_with_shapes": costs["grows_with_shapes"] and kept_by is None,
+            "kept_by": kept_by,
             "own_accumulation": self._accumulator.own_accumulation,
             "own_amp": self._instrumentation.own_amp,
             "unchunked": self._instrumentation.rung.unchunked(),

@@ -394,10 +394,17 @@ class ProbeController:
         self.probe.cycled.hand_out(iterator, size, self.probe.memory.device)
         batch = self._factories.batch(iterator, size, turn, part)
         self._instrumentation.cut.note_batch_rows(size)
+        if not self._prefetching:
+            self.note_inputs(batch)
         if leading:
             self.probe.batch_handed_out()
             self._batch_handed_out()
         return batch
+
+    def note_inputs(self, inputs: Any) -> None:
+        """The step sees these: a batch of a loader, or what a model is called with."""
+        if self.probe.measurement is not None:
+            self.probe.measurement.shapes.note(inputs)
 
     def _batch_handed_out(self) -> None:
         if not self._prefetching:

@@ -31,7 +31,8 @@ class StepPhases:
         self.resident: int | None = None
         self.allocated: dict[str, int | None] = {}
         self._steps = StepPeaks()
-        self._starts: list[int | None] = []
+        #: Bytes in use at the start of each step.
+        self.starts: list[int | None] = []
         self.clear(phase, reset)
 
     def clear(self, phase: str = LOAD, reset: bool = True) -> None:
@@ -40,7 +41,7 @@ class StepPhases:
         self.total = None
         self.reserved = None
         self.resident = None
-        self._starts = []
+        self.starts = []
         self._steps.clear()
         if reset:
             self._memory.reset()
@@ -53,7 +54,7 @@ class StepPhases:
     def step_starts(self) -> None:
         """The first batch of an optimizer step was handed out: what is in use now stays in use throughout."""
         live = self._memory.live()
-        self._starts.append(live)
+        self.starts.append(live)
         self.resident = _higher(self.resident, live)
 
     def step_ends(self, least: bool = False) -> None:
@@ -62,7 +63,7 @@ class StepPhases:
 
     def growth(self) -> int | None:
         """Growth of the memory in use, in bytes per step; without the first step, which makes the optimizer's state."""
-        return rise(self._starts[1:])
+        return rise(self.starts[1:])
 
     def _book(self) -> None:
         total, allocated, reserved = self._memory.peaks()
