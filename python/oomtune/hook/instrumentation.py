@@ -67,6 +67,8 @@ class Instrumentation:
         self.sum_loss = False
         #: Looks at the training's first forward passes; None: nothing has to know what they draw and move.
         self._passes: FirstPasses | None = None
+        #: Whether batch normalisation is frozen is to be looked at once more, after a step: train() may be called after the loop has begun.
+        self._looks_at_batch_norm = False
         #: The script has turned on autocast itself.
         self.own_amp = False
         self.accumulator = GradientAccumulator()
@@ -186,6 +188,7 @@ class Instrumentation:
     def warn_of_differences(self) -> None:
         for code in warnings(self, None):
             self.telemetry.warn(code, DIFFERENCES[code])
+        self._looks_at_batch_norm = True
         # The cut at the model sees for itself what its micro-batches draw and move.
         if self.hook.cut_choice()[0] != "model":
             self._watch_passes()
@@ -193,9 +196,13 @@ class Instrumentation:
     def warn_of_micro_batches(self) -> None:
         """Called where a framework or the script's flags make the micro-batches: these weigh losses by themselves, but batch
         normalisation sees micro-batches there as well."""
-        if self.modules.any_of(self.torch.nn.modules.batchnorm._BatchNorm):
-            self.telemetry.warn("batch_norm", DIFFERENCES["batch_norm"])
+        self._warn_of_batch_norm(as_it_is=False)
+        self._looks_at_batch_norm = True
         self._watch_passes()
+
+    def _warn_of_batch_norm(self, as_it_is: bool) -> None:
+        if self.modules.normalises_by_batch(as_it_is):
+            self.telemetry.warn("batch_norm", DIFFERENCES["batch_norm"])
 
     def _watch_passes(self) -> None:
         # A compiled model would be compiled anew for a look into it.
@@ -212,6 +219,9 @@ class Instrumentation:
     def after_step(self, optimizer: Optimizer) -> None:
         if self.active:
             self.controller.after_step()
+            if self._looks_at_batch_norm:
+                self._looks_at_batch_norm = False
+                self._warn_of_batch_norm(as_it_is=True)
 
     def before_closure(self) -> None:
         if self.active:

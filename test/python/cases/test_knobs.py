@@ -136,6 +136,32 @@ class Knobs(unittest.TestCase):
         # (its blocks count their passes, too)
         self.assertEqual([m["code"] for m in result.of("warn")], ["batch_norm", "kept", "random_draws"])
 
+    def test_frozen_batch_normalisation_is_not_warned_of(self):
+        frozen = "model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))\nmodel[1].eval()"
+        for model, body, warned in (
+            (frozen, "pass", []),
+            (frozen, "model.train()", ["batch_norm"]),
+            (frozen + "; model.eval()", "model.train()", ["batch_norm"]),
+            (frozen + "; model.eval()", "model.train(); model[1].eval()", []),
+            (frozen + "; model.eval()", "pass", []),
+        ):
+            for cut in ("model", "loader"):
+                with self.subTest(model=model, body=body, cut=cut):
+                    result = run(
+                        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+                        + model
+                        + "\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                        "for (x,) in DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8):\n"
+                        "    %s; optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()\n" % body,
+                        "apply",
+                        OOMTUNE_MICRO_BATCH=4,
+                        OOMTUNE_ACCUMULATION=2,
+                        OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
+                        OOMTUNE_CUT=cut,
+                    )
+                    self.assertEqual(result.status, 0, result.errors)
+                    self.assertEqual([m["code"] for m in result.of("warn") if m["code"] == "batch_norm"], warned)
+
     def test_random_draws_are_told_whatever_makes_the_micro_batches(self):
         for more in (
             {"OOMTUNE_CUT": "loader", "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"},

@@ -72,7 +72,7 @@ def warnings(instrumentation: Instrumentation, factory: BatchFactory | None) -> 
     found: list[str] = []
     torch, mode = instrumentation.torch, instrumentation.training_mode
     takes_none = mode.is_evaluating() and mode.is_training()  # trained in evaluation mode
-    if not takes_none and instrumentation.modules.any_of(torch.nn.modules.batchnorm._BatchNorm):
+    if instrumentation.modules.normalises_by_batch(as_it_is=takes_none):
         found.append("batch_norm")
     weighed = instrumentation.hook.cut_choice()[0] == "loader"
     if instrumentation.sum_loss and weighed:

@@ -56,6 +56,18 @@ class Modules:
     def any_of(self, *kinds: Any) -> bool:
         return any(isinstance(module, kinds) for module in self.all())
 
+    def normalises_by_batch(self, as_it_is: bool) -> bool:
+        """Whether batch normalisation of a model takes its statistics from the batch: layers in evaluation mode are frozen. Unless models
+        train `as_it_is`, one that is in evaluation mode as a whole is yet to be set to training."""
+        kind = self._torch.nn.modules.batchnorm._BatchNorm
+        for root in self.roots():
+            modules = list(root.modules())
+            layers = [module for module in modules if isinstance(module, kind)]
+            by_batch = any(layer.training or layer.running_mean is None for layer in layers)
+            if by_batch or (layers and not as_it_is and not any(module.training for module in modules)):
+                return True
+        return False
+
     def dtypes(self) -> set[Any]:
         return {parameter.dtype for root in self.roots() for parameter in root.parameters() if parameter.requires_grad}
 
