@@ -85,6 +85,19 @@ for x in loader:
     check()  # here
     model(x).sum().backward()`,
   ],
+  [
+    'of samples that it attacks',
+    `
+def attack(x):
+    model.eval()
+    for _ in range(3):
+        x.requires_grad_()
+        value = model(x).sum()  # here
+        x = x.detach() + torch.autograd.grad(value, x)[0]
+    return x
+for x, y in valid:
+    show(model(attack(x)))  # here`,
+  ],
 ])('a script that evaluates in place, %s, is told so', async (_, script) => {
   expect(await told(script)).toEqual(EVAL);
 });
@@ -117,6 +130,32 @@ for x in loader:
     with torch.no_grad():
         wanted = teacher(x)  # here
     optimize(model, x, wanted)`,
+  ],
+  [
+    'attacks its samples for a step',
+    `
+for x, y in loader:
+    model.eval()
+    for _ in range(3):
+        x.requires_grad_()
+        x = x.detach() + torch.autograd.grad(model(x).sum(), x)[0]  # here
+    model.train()
+    model(x).sum().backward()`,
+  ],
+  [
+    'attacks them in a function, for a step of its caller',
+    `
+def attack(x):
+    model.eval()
+    for _ in range(3):
+        x.requires_grad_()
+        value = model(x).sum()  # here
+        x = x.detach() + grad(value, x)[0]
+    model.train()
+    return x
+for x, y in loader:
+    x = attack(x)  # here
+    model(x).sum().backward()`,
   ],
   [
     'is back in training mode',

@@ -253,6 +253,7 @@ class Hook:
             "micro_batch": None,
             "trains": None,
             "ended": None,
+            "stepped": False,
             "growing_variable": None,
             "waited_for_loader": False,
             "without_optimizer": False,

@@ -168,6 +168,7 @@ class Instrumentation:
             "micro_batch": self.controller.micro_batch if self.active else None,
             "trains": self.training_mode.is_trained_module,
             "ended": self.telemetry.loop_end.had_ended,
+            "stepped": self.telemetry.steps > 0,
             "growing_variable": self.telemetry.growing_variable,
             "waited_for_loader": self.hook.waited_for_loader,
             "without_optimizer": not self.optimizers.exist(),

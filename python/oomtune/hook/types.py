@@ -51,6 +51,8 @@ class ProcessState(TypedDict):
     #: Whether a module is trained, and is in evaluation mode only while it is evaluated.
     trains: Callable[[Module], bool] | None
     ended: LoopEnded | None
+    #: An optimizer has made a step.
+    stepped: bool
     #: The variable whose growth accounts for a good part of the memory in use when the exception was raised.
     growing_variable: Callable[[TracebackType | None], str | None] | None
     #: The model was called with batches of the script's own, while a loader might yet have been asked for one.

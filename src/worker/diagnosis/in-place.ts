@@ -11,6 +11,9 @@ const SCOPE = /^(?:async )?def\b|^class\b/;
 /** A backward pass, or what scripts name functions that make one. */
 const STEPS = /\b(?:backward|(?:train\w*_|optim\w*_)?step|optimi[sz]e\w*)\(/;
 
+/** Gradients of something besides the weights, as an attack on the pictures takes them. */
+const OWN_GRADIENTS = /\bgrad\(/;
+
 /** Index of the outermost frame in which torch calls a model; -1: none does. */
 export const modelCall = (frames: readonly Frame[]): number => frames.findIndex(({ file }) => MODULE_CALL.test(file));
 
@@ -49,7 +52,10 @@ function placeOf({ line, source }: Frame, lines: readonly string[]): Place {
     return { evaluates: false, loops: false, steps: true };
   const around = headsAround(lines, at);
   const scope = around.find((head) => SCOPE.test(bare(lines, head))) ?? -1;
-  const loop = around.find((head) => head > scope && LOOP.test(bare(lines, head))) ?? scope;
+  const takesGradients = (head: number) => lines.slice(at, endOf(lines, head)).some((text) => OWN_GRADIENTS.test(text));
+  // One that takes gradients of its own is a part of the turn of the loop around it, or of what its function is called for.
+  const loops = around.filter((head) => head > scope && LOOP.test(bare(lines, head)));
+  const loop = loops.find((head) => !takesGradients(head)) ?? scope;
   return {
     loops: loop !== scope,
     evaluates:

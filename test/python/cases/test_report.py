@@ -160,6 +160,48 @@ class Reports(unittest.TestCase):
             told = self.failing(head + where % fails, "apply").one("exception")
             self.assertEqual((told["oom"], told["phase"], told["gradients"]), (True, phase, False), where)
 
+    def test_what_a_step_asks_of_its_model_is_of_the_training(self):
+        # Gradients of the pictures in evaluation mode, targets without gradients in a function, first weights of a batch.
+        attack = "%sfor _ in range(2): x.requires_grad_(); x = x.detach() + torch.autograd.grad(model(x).sum(), x)[0]\n"
+        head = (
+            "import torch.nn.functional as F\n"
+            "full = False\n"
+            "class Large(type(model)):\n"
+            "    def forward(self, x):\n"
+            "        if full: raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"
+            "        return super().forward(x)\n"
+            "model.__class__ = Large\n"
+            "def attacked(x):\n"
+            "    model.eval()\n" + attack % "    " + "    model.train()\n"
+            "    return x\n"
+            "def target(x):\n"
+            "    with torch.no_grad(): return model(x)\n"
+            "loader = DataLoader(data, batch_size=8)\n"
+        )
+        for body, phase in (
+            ("full = True\nfor x, y in loader: F.mse_loss(model(attacked(x)), y).backward()\n", "train"),
+            ("full = True\nfor x, y in loader:\n    x = attacked(x)\n    work(x, y)\n", "train"),
+            (
+                "full = True\nfor x, y in loader:\n    model.eval()\n"
+                + attack % "    "
+                + "    model.train(); work(x, y)\n",
+                "train",
+            ),
+            ("full = True\nfor x, y in loader: F.mse_loss(model(x), target(x)).backward()\n", "train"),
+            (
+                "def training_step(x): return model(x), target(x)\nmodel.eval(); full = True\ntraining_step(data[0])\n",
+                "train",
+            ),
+            ("full = True\ntarget(next(iter(loader))[0])\nfor x, y in loader: work(x, y)\n", "train"),
+            # Evaluations: of attacked samples, after a step, of a loop of its own or in evaluation mode before any.
+            ("for x, y in loader: work(x, y)\nfull = True\nfor x, y in loader: attacked(x)\n", "eval"),
+            ("for x, y in loader: work(x, y)\nfull = True\ntarget(x)\n", "eval"),
+            ("full = True\nfor x, y in loader: target(x)\n", "eval"),
+            ("full = True\nfor x, y in loader:\n    model.eval(); target(x)\n", "eval"),
+        ):
+            told = self.failing(head + body, "apply").one("exception")
+            self.assertEqual((told["oom"], told["phase"]), (True, phase), body)
+
     def test_torch_turns_gradients_off_for_its_own_work(self):
         # As FSDP's exchanges between ranks do, within a forward pass.
         told = self.failing(

@@ -64,7 +64,7 @@ class ExceptionReporter:
                 "t": "exception",
                 "class": class_name(kind),
                 "message": str(error)[:2000],
-                "phase": phase_of(trace, state["phase"], state["trains"], state["ended"]),
+                "phase": phase_of(trace, state["phase"], state["trains"], state["ended"], state["stepped"]),
                 "frame": location(trace),
                 "oom": oom,
                 "kept_by": state["growing_variable"](trace) if oom and state["growing_variable"] is not None else None,

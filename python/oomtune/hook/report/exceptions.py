@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from ..watch.existing import existing_objects
-from ..watch.script import before_backward, gradients_within, is_user_code
+from ..watch.script import before_step, gradients_within, is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,9 +115,11 @@ def phase_of(
     phase: str,
     trains: Callable[[Module], bool] | None = None,
     ended: Callable[[TracebackType | None], bool] | None = None,
+    stepped: bool = True,
 ) -> str:
     """load, train, eval, save or after: by the functions on the stack and the model's mode there, else `phase` as tracked.
-    `trains(module)`: whether it holds parameters of an optimizer. `ended(trace)`: whether the training loop was over."""
+    `trains(module)`: whether it holds parameters of an optimizer. `ended(trace)`: whether the training loop was over.
+    `stepped`: an optimizer has made a step."""
     for frame in reversed(_frames(trace)):
         if frame.filename.endswith(os.path.join("torch", "serialization.py")) and frame.name in ("save", "_save"):
             return "save"
@@ -125,7 +127,7 @@ def phase_of(
             return "save"
         if frame.name in _EVAL_NAMES and (is_user_code(frame.filename) or frame.name == "generate"):
             return "eval"
-    mode = _mode(trace, trains)
+    mode = _mode(trace, trains, stepped)
     if phase == "load":
         # A loop without a DataLoader is not tracked: it is known by what it was doing, or by the graph that it was to differentiate.
         if trains is None or mode == "eval":
@@ -163,35 +165,34 @@ def _guard(frame: FrameType) -> str:
     return (guard if isinstance(guard, type) else type(guard)).__name__
 
 
-def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) -> str | None:
-    """`eval`: gradients were off, or the trained model was in evaluation mode; `train`: neither; None: unknown."""
-    if not gradients_enabled_at(trace):
-        return "train" if _for_a_step(trace) else "eval"
-    root = caller = None
+def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None, stepped: bool) -> str | None:
+    """`eval`: gradients were off, or the trained model was in evaluation mode, and not for a part of a training step, as a teacher's
+    outputs are or an attack on the pictures; `train`: neither; None: unknown. `stepped`: an optimizer has made a step."""
+    gradients = gradients_enabled_at(trace)
+    root = outermost = None
+    steps = False
+    places: list[tuple[str, int]] = []
     while trace is not None:
-        frame = trace.tb_frame
+        frame, line = trace.tb_frame, trace.tb_lineno
         path, name = frame.f_code.co_filename, frame.f_code.co_name
-        if root is None and is_user_code(path):
-            caller = path, trace.tb_lineno
+        # What a model does inside has its own reasons: frozen parts of it are called without gradients in training.
+        if outermost is None and is_user_code(path):
+            places.insert(0, (path, line))
+            steps = steps or name == "training_step"  # of a framework, that makes the backward pass
         trace = trace.tb_next
-        if path.endswith(_AUTOGRAD) and name in _BACKWARD:
+        if gradients and path.endswith(_AUTOGRAD) and name in _BACKWARD:
             return "train"
         module = frame.f_locals.get("self")
-        if root is None and hasattr(module, "_modules") and hasattr(module, "training"):
-            root = module if trains is None or trains(module) else None
-    if root is None:
-        return None
-    # (a model may be trained in evaluation mode, its batch normalisation frozen)
-    return "train" if root.training or (caller is not None and before_backward(*caller)) else "eval"
-
-
-def _for_a_step(trace: TracebackType | None) -> bool:
-    """Whether the script turned gradients off for a part of a training step only, as for a teacher's outputs."""
-    for frame in _frames(trace):
-        place = frame.filename, frame.lineno or 0
-        if is_user_code(frame.filename) and gradients_within(*place) is False and before_backward(*place):
-            return True
-    return False
+        if hasattr(module, "_modules") and hasattr(module, "training"):
+            outermost = module if outermost is None else outermost
+            if root is None and (trains is None or trains(module)):
+                root = module
+    if gradients and (root is None or root.training):
+        return None if root is None else "train"
+    said = steps or before_step(places)
+    # Before any step a model is called without gradients to make its first weights of a batch, say, unless it is evaluated.
+    first = not gradients and not stepped and root is not None and root.training
+    return "train" if said or (said is None and first) else "eval"
 
 
 def _in_a_step(trace: TracebackType | None) -> bool:

@@ -7,7 +7,7 @@ import sys
 import weakref
 
 from .existing import Earlier, existing_objects, instances
-from .script import before_backward, is_user_code
+from .script import before_backward, running_places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,8 +109,6 @@ class TrainingMode:
         self._steps_looked_at = 0
         #: Modules that the script has set to training mode, by id().
         self._set_to_train: set[int] = set()
-        #: By line of the script whether a loop there goes on to a backward pass.
-        self._goes_backward: dict[tuple[str, int], bool] = {}
 
     def install(self) -> None:
         """`eval()` calls `train()` too. Of nested calls only the outermost is the script's own."""
@@ -147,15 +145,8 @@ class TrainingMode:
         seen = self._steps_looked_at > 0 or any(id(module) in self._set_to_train for module in modules)
         if seen and not self.trains_in_eval:
             return False
-        frame: Any = sys._getframe()
-        while frame is not None and not is_user_code(frame.f_code.co_filename):
-            frame = frame.f_back
-        if frame is None:
-            return False
-        place = frame.f_code.co_filename, frame.f_lineno
-        if place not in self._goes_backward:
-            self._goes_backward[place] = before_backward(*place)
-        return self._goes_backward[place]
+        place = next(running_places(sys._getframe()), None)
+        return place is not None and before_backward(*place) is True
 
     def is_evaluating(self) -> bool:
         """Whether the trained model is in evaluation mode (gradients may be on)."""

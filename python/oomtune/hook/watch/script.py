@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import linecache
 import os
@@ -12,7 +13,7 @@ import types
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType
-    from typing import Any, Iterator
+    from typing import Any, Iterable, Iterator
 
 
 #: Types that hold little memory.
@@ -25,6 +26,14 @@ _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 def is_user_code(path: str) -> bool:
     parts = ("site-packages", "dist-packages", os.sep + "lib" + os.sep + "python", "<frozen", "<string>")
     return not path.startswith(_HERE) and not any(part in path for part in parts)
+
+
+def running_places(frame: FrameType | None) -> Iterator[tuple[str, int]]:
+    """(file, line) of the script's own running functions, innermost first."""
+    while frame is not None:
+        if is_user_code(frame.f_code.co_filename):
+            yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
 
 
 def frame_variables(frame: FrameType) -> list[tuple[str, Any]]:
@@ -47,6 +56,8 @@ def drop_locals(frame: FrameType) -> None:
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _BLOCKS = (ast.Try, ast.With, ast.AsyncWith)
+#: Methods that make a backward pass for an optimizer's step.
+_BACKWARD = {"backward", "manual_backward"}
 
 
 class Block:
@@ -77,6 +88,12 @@ class SourceFile:
             self._tree = ast.parse("".join(linecache.getlines(filename)))
         except (SyntaxError, ValueError):
             self._tree = ast.parse("")
+
+    @property
+    def trainers(self) -> set[str]:
+        """Names of its functions that make a backward pass."""
+        functions = (node for node in ast.walk(self._tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        return {each.name for each in functions if not _BACKWARD.isdisjoint(_called(each, 0, True))}
 
     def loop(self, *lines: int) -> Block | None:
         """The innermost loop around all the lines, within their function; None: none."""
@@ -134,14 +151,54 @@ def _exits(loop: Any) -> Iterator[int]:
                 pending.append((child, inner))
 
 
-def before_backward(filename: str, line: int) -> bool:
-    """Whether the innermost loop around a line, or its function where there is none, goes on to a backward pass."""
-    turn = None
-    for node in SourceFile(filename).around(line):
-        if isinstance(node, _LOOPS + _SCOPES):
-            turn = node
-    calls = (node.func for node in ast.walk(turn) if isinstance(node, ast.Call) and node.lineno >= line) if turn else ()
-    return any(isinstance(call, ast.Attribute) and call.attr in ("backward", "manual_backward") for call in calls)
+def before_step(places: Iterable[tuple[str, int]]) -> bool | None:
+    """Whether the script goes on to a backward pass from where it is, by the (file, line) of its running functions, innermost first:
+    by the first that tells, as what a function computes in no loop of its own is for its caller. None: none does."""
+    inner = True
+    for filename, line in places:
+        said = before_backward(filename, line, inner)
+        if said is not None:
+            return said
+        inner = False
+    return None
+
+
+@functools.lru_cache(maxsize=1024)
+def before_backward(filename: str, line: int, nested: bool = True) -> bool | None:
+    """Whether the innermost loop around a line, or its function where there is none, goes on to a backward pass, its own or one
+    that a function of the same file makes. A loop that makes
+    gradients of its own there (an attack on the pictures, by autograd.grad()) is a part of what is around it. None: nothing in its
+    function tells. `nested`: a backward pass in a loop inside counts."""
+    source = SourceFile(filename)
+    turns: list[ast.AST] = []
+    for node in source.around(line):
+        if isinstance(node, _SCOPES):
+            turns = [node]
+        elif isinstance(node, _LOOPS):
+            turns.append(node)
+    for turn in reversed(turns):
+        if not _BACKWARD.isdisjoint(_called(turn, line, nested)):
+            return True
+        if not source.trainers.isdisjoint(_called(turn, line + 1, nested)):
+            return True
+        if "grad" not in _called(turn, line, True):
+            # (a function that sets a mode by itself evaluates)
+            return None if isinstance(turn, _SCOPES) and "eval" not in _called(turn, 0, True) else False
+        nested = False
+    return None
+
+
+def _called(turn: ast.AST, line: int, nested: bool) -> set[str]:
+    """Names of what is called from the line on. `nested`: in loops and functions inside, too."""
+    names: set[str] = set()
+    pending = list(ast.iter_child_nodes(turn))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Call) and node.lineno >= line:
+            names.add(getattr(node.func, "attr", None) or getattr(node.func, "id", ""))
+        if nested or not isinstance(node, _LOOPS + _SCOPES):
+            pending.extend(ast.iter_child_nodes(node))
+    return names
 
 
 def gradients_within(filename: str, line: int) -> bool | None:
