@@ -50,6 +50,13 @@ describe('a job that runs out of memory', () => {
     expect(report.failure?.advice).toContain('shapes');
   });
 
+  it('in gradients of its samples, which a step asks of its model in evaluation mode, gets smaller calls of it', async () => {
+    const bench = workbench('run', [python, 'attacks.py'], { budget: '20MiB', amp: 'off', timeoutSeconds: 100 });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, config: { effective_batch: 1024 } });
+    expect(report.config?.micro_batch).toBeLessThan(1024);
+  });
+
   it('in what the script itself computes in a step gets a smaller size', async () => {
     const report = await beside('own');
     expect(report.config?.micro_batch).toBeLessThan(64);

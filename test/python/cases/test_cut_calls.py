@@ -516,6 +516,67 @@ class Calls(CutCase):
 
         self.same(net, evaluated, rows)
 
+    def called(self, make, loss):
+        """With how many rows the model was called in the cut run, to the same weights. Each of the three losses calls it twice."""
+        seen = []
+
+        def made():
+            model = make()
+            forward = model.forward
+            model.forward = lambda x: (seen.append(len(x)), forward(x))[1]
+            return model
+
+        self.same(made, loss, rows)
+        return seen[6:]
+
+    def test_a_model_that_a_step_asks_in_evaluation_mode(self):
+        # Gradients of the samples, once it has been trained in training mode: an attack on them.
+        def attacked(model, x):
+            for _ in range(2):
+                model.eval()
+                for _ in range(2):
+                    x = x.detach().requires_grad_()
+                    (gradient,) = torch.autograd.grad(model(x).pow(2).mean(), x)
+                    x = (x + gradient).detach()
+                count = self.cut.count
+                found = mean_square(model.train(), x)
+                if self.cut.engaged:
+                    self.assertEqual(count % 3, 2)
+                found.backward(retain_graph=True)
+                model.zero_grad()
+            return found
+
+        self.same(net, attacked, rows)
+
+    def test_targets_that_a_model_makes_for_itself(self):
+        def targets(model, x):
+            with torch.no_grad():
+                target = model(x.flip(0))
+            loss = nn.functional.mse_loss(model(x), target)
+            loss.backward(retain_graph=True)
+            model.zero_grad()
+            return loss
+
+        def evaluated(model, x):
+            loss = mean_square(model, x)
+            loss.backward(retain_graph=True)
+            model.zero_grad()
+            for _ in range(1):
+                with torch.no_grad():
+                    model(x.flip(0))
+            return loss
+
+        self.assertEqual(max(self.called(net, targets)), 16)
+        self.assertEqual(self.called(net, evaluated).count(64), 3)  # no step waits for it
+        # It would draw other random numbers.
+        model = nn.Sequential(net(), nn.Dropout())
+        seen, forward = [], model.forward
+        model.forward = lambda x: (seen.append(len(x)), forward(x))[1]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.cut.engage(16, 64)
+        targets(model, rows())
+        self.assertEqual((seen.count(64), len(optimizer.state)), (1, 0))
+
     def test_an_input_that_the_module_detaches_after_the_backward_pass_of_what_made_it(self):
         def loss(model, x):
             made = model[0](x)

@@ -205,8 +205,8 @@ class Cut:
         return output
 
     def _take_auxiliary(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
-        """A model that no optimizer steps (a teacher, a target, one whose features make the loss) is cut if that changes nothing at all,
-        and runs whole if not. One that is only frozen now, and that gradients go through, is then cut as it is while it learns."""
+        """A model that no optimizer steps (a teacher, a target, one whose features make the loss), or that makes its own targets, is cut if
+        that changes nothing at all, and runs whole if not. One that is only frozen now, and that gradients go through, is then cut as it is while it learns."""
         tree: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
         leaves = tree_leaves(self._torch, tree, tuple(self._context.sizes))
         if self._thread in (None, threading.get_ident()) and not self._context.ranks.of(module).together:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 import weakref
 
 from ..watch.models import learns
+from ..watch.script import before_step, running_places
 from .composition import is_model
 from .refusal import NOWHERE
 
@@ -38,7 +40,7 @@ FORWARD_MODE = (
 
 class ModelCalls:
     """Patches nn.Module.__call__. `take(module, args, kwargs)` runs in place of a call to be cut, and `auxiliary(module, args, kwargs)` in that
-    of a call of a model that no optimizer steps (a teacher, say). Before any outermost call,
+    of a call of a model that no optimizer steps (a teacher, say), or of one without gradients that a step is to follow (its targets). Before any outermost call,
     `before(module, args, kwargs)` may return (args, kwargs, a context for the call), or None to leave the call alone."""
 
     def __init__(self, torch: Torch, optimizers: Optimizers) -> None:
@@ -94,12 +96,13 @@ class ModelCalls:
             if outer._transforms():
                 return original(self, *args, **kwargs)
             take = outer.take  # `before` may have set it
-            if take is not None and outer.begins(self):
+            if take is not None and outer._cuts(self):
                 return take(self, args, kwargs)
             if outer.auxiliary is None or not outer.outermost(self) or not is_model(self):
                 return original(self, *args, **kwargs)
             # (a trained model that is evaluated may have parts that are not trained)
-            return (outer.whole if outer.stepped(self) else outer.auxiliary)(self, args, kwargs)
+            whole = outer.stepped(self) and (outer._torch.is_grad_enabled() or not _for_a_step())
+            return (outer.whole if whole else outer.auxiliary)(self, args, kwargs)
 
         kind.__call__ = __call__
 
@@ -118,7 +121,7 @@ class ModelCalls:
 
     def _go_on(self, module: Module, args: Args, kwargs: Kwargs) -> Any:
         """Makes the call that `before` has changed: cut, or whole."""
-        if self.take is not None and not self._transforms() and self.begins(module):
+        if self.take is not None and not self._transforms() and self._cuts(module):
             return self.take(module, args, kwargs)
         return self.uncut(module, args, kwargs)
 
@@ -145,6 +148,13 @@ class ModelCalls:
         # One that was never called so in training mode is trained in evaluation mode (its batch normalisation is frozen). Else its evaluation
         # only does without no_grad().
         return module.training or module not in self._in_training
+
+    def _cuts(self, module: Module) -> bool:
+        """Whether the call is to be cut: one that begins, or one in evaluation mode that a step is to follow (gradients of the inputs,
+        or a mode that was left so)."""
+        if self.begins(module):
+            return True
+        return self._torch.is_grad_enabled() and self.outermost(module) and self.stepped(module) and _for_a_step()
 
     def stepped(self, module: Module) -> bool:
         """Whether an optimizer steps the module, or a part of it. Not while it is frozen, unless it has learned before."""
@@ -211,6 +221,11 @@ class ModelCalls:
             yield
         finally:
             self.in_backward = before
+
+
+def _for_a_step() -> bool:
+    """Whether the script goes on to a backward pass from where it is."""
+    return before_step(running_places(sys._getframe(1))) is True
 
 
 def _is_compiling(torch: Torch) -> Callable[[], bool]:
