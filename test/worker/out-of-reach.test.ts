@@ -97,6 +97,14 @@ describe('a size that does not reach the script', () => {
     expect(report.failure?.advice).toContain('torch.optim.SGD');
   });
 
+  it('is said to be that where targets without gradients come before the first call that sizes are set at', async () => {
+    const bench = workbench('run', [python, join('by_hand', 'targets_first.py')], { budget: '10MiB', amp: 'off' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report.failure?.class).toBe('user_error');
+    expect(report.failure?.cause).toContain('in what its first training step computes without gradients');
+    expect(report.failure?.advice).toContain('after the step’s own call of the model');
+  });
+
   it('is not followed by another run as it stands where that is known to run out of memory', async () => {
     const bench = workbench('run', [python, 'whole_batches.py'], { budget: '38MiB', cut: 'loader' });
     const report = await runJob(bench.request, bench.deps);

@@ -215,11 +215,11 @@ export class Prober {
     // Only the first size of a process is that of its command.
     if (this.#processes.mode === 'measure' && verdict.class === 'device_oom' && !probe.knob && ran.fresh)
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target) ?? verdict;
+    const { waited_for_loader: waited, without_optimizer: unmade, gradients } = session.exception ?? {};
     const trainedAlone =
       this.#processes.mode === 'probe' && session.loop === null
-        ? trainedAtItsOwn(verdict, session.exception?.without_optimizer === true)
+        ? trainedAtItsOwn(verdict, unmade === true, gradients !== false)
         : null;
-    const { waited_for_loader: waited, without_optimizer: unmade } = session.exception ?? {};
     if (trainedAlone !== null && (waited || unmade) && !this.#processes.hook.atCall) {
       this.#processes.unmade = unmade === true;
       return this.#fromFirstCall(probe);

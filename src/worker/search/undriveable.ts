@@ -10,6 +10,8 @@ export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
 /** Without a DataLoader there may be no batch at all: an exact Gaussian process, or an equation's points, are trained whole. */
 const PLACEHOLDER_BY_HAND = `${PLACEHOLDER} Where every step trains on all of its data at once there is no batch to set: what helps is a larger --budget, less data or a smaller model.`;
+const TARGETS_LATER =
+  'Or compute it after the step’s own call of the model, which is what sizes are set at, or give a larger --budget.';
 
 const CUT_LOADER =
   '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.';
@@ -131,13 +133,18 @@ export function ignored(one: number, other: number, ran: number, carrier: Carrie
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
-/** The script trained, with its own batch, before any loop that the hook can set. `byHand`: it had no optimizer. */
-export function trainedAtItsOwn(verdict: Diagnosis, byHand: boolean): Diagnosis | null {
+/**
+ * The script trained, with its own batch, before any loop that the hook can set. `byHand`: it had no optimizer; `gradients`: they
+ * were on, as they are where a model is called to be trained.
+ */
+export function trainedAtItsOwn(verdict: Diagnosis, byHand: boolean, gradients: boolean): Diagnosis | null {
   if (verdict.class !== 'device_oom' || verdict.phase !== 'train') return null;
   if (byHand) return steppedByHand();
-  const cause =
-    'The script ran out of memory with what it trains on by itself: it has no torch DataLoader, so that no batch size could be set.';
-  return { ...userError(cause, PLACEHOLDER_BY_HAND), phase: 'train', cause };
+  const cause = gradients
+    ? 'The script ran out of memory with what it trains on by itself: it has no torch DataLoader, so that no batch size could be set.'
+    : 'The script ran out of memory in what its first training step computes without gradients (its targets, say): it has no torch DataLoader, and a batch size is set at the first call of a model with gradients, which was to come after that.';
+  const advice = gradients ? PLACEHOLDER_BY_HAND : `${PLACEHOLDER} ${TARGETS_LATER}`;
+  return { ...userError(cause, advice), phase: 'train', cause };
 }
 
 /** The script ran out of memory before it had made an optimizer, and made none later either. */
