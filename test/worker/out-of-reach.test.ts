@@ -101,7 +101,7 @@ describe('a size that does not reach the script', () => {
     const bench = workbench('run', [python, join('by_hand', 'targets_first.py')], { budget: '10MiB', amp: 'off' });
     const report = await runJob(bench.request, bench.deps);
     expect(report.failure?.class).toBe('user_error');
-    expect(report.failure?.cause).toContain('in what its first training step computes without gradients');
+    expect(report.failure?.cause).toContain('in what it computes without gradients for its first training step');
     expect(report.failure?.advice).toContain('after the step’s own call of the model');
   });
 

@@ -11,7 +11,7 @@ export const PLACEHOLDER =
 /** Without a DataLoader there may be no batch at all: an exact Gaussian process, or an equation's points, are trained whole. */
 const PLACEHOLDER_BY_HAND = `${PLACEHOLDER} Where every step trains on all of its data at once there is no batch to set: what helps is a larger --budget, less data or a smaller model.`;
 const TARGETS_LATER =
-  'Or compute it after the step’s own call of the model, which is what sizes are set at, or give a larger --budget.';
+  'Or compute it of fewer samples, or after the step’s own call of the model, or give a larger --budget.';
 
 const CUT_LOADER =
   '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.';
@@ -142,7 +142,7 @@ export function trainedAtItsOwn(verdict: Diagnosis, byHand: boolean, gradients: 
   if (byHand) return steppedByHand();
   const cause = gradients
     ? 'The script ran out of memory with what it trains on by itself: it has no torch DataLoader, so that no batch size could be set.'
-    : 'The script ran out of memory in what its first training step computes without gradients (its targets, say): it has no torch DataLoader, and a batch size is set at the first call of a model with gradients, which was to come after that.';
+    : 'The script ran out of memory in what it computes without gradients for its first training step (targets, or first weights, say): a batch size is set at the first batch of a training loop or, without a DataLoader, at the first call of a model with gradients, and neither had come.';
   const advice = gradients ? PLACEHOLDER_BY_HAND : `${PLACEHOLDER} ${TARGETS_LATER}`;
   return { ...userError(cause, advice), phase: 'train', cause };
 }
