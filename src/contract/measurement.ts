@@ -124,6 +124,8 @@ export const observation = z.object({
   restless: z.boolean().optional(),
   /** Bytes by which memory rises with each step and will go on to: what the loop leaves, or a restless allocator takes. */
   rise_bytes_per_step: measuredBytes.optional(),
+  /** Too few samples for the script, which trains at its own batch: the sizes begin here instead. */
+  begin_at: count.optional(),
   /** Its batch could not be cut: nothing was trained. */
   uncut: z.boolean().optional(),
   /** It ran with an allocator whose segments can grow. */

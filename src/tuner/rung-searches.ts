@@ -5,8 +5,8 @@ import { countedAs } from './expandable-segments.js';
 import { canGiveBack } from './peaks.js';
 import { RungHistory } from './rung-history.js';
 import type { RungSearch } from './search.js';
-import { failsAlone } from './single-sample.js';
 import { range, type Sizes, valuesBetween } from './sizes.js';
+import { isTooFew, startAfter } from './too-few.js';
 import type { Constraints } from './types.js';
 
 /** A search stops here: memory does not limit micro-batches this large. */
@@ -55,13 +55,14 @@ export class RungSearches {
     return this.#constraints.expandable === 'possible';
   }
 
-  /** The observations that say something about memory: a script that cannot train on a single sample has not failed. */
+  /** The observations that say something about memory: a script that cannot train on so few samples has not failed. */
   get telling(): readonly Observation[] {
-    return this.#constraints.minBatch === 1 ? this.observations.filter((o) => !failsAlone(o)) : this.observations;
+    return this.observations.filter((o) => !isTooFew(o, this.#constraints.minBatch));
   }
 
-  get failsAlone(): boolean {
-    return this.telling.length < this.observations.length;
+  /** The last of those with too few samples for the script; null: none were. */
+  get tooFew(): Observation | null {
+    return this.observations.findLast((o) => isTooFew(o, this.#constraints.minBatch)) ?? null;
   }
 
   get launches(): number {
@@ -73,7 +74,7 @@ export class RungSearches {
     const { minBatch, maxBatch, goal, ownBatch, accumulation, value } = this.#constraints;
     if (value) return valuesBetween(minBatch, maxBatch ?? LARGEST, value.multipleOf);
     const { perDevice, choices } = this.plan;
-    const least = this.failsAlone ? 2 : minBatch;
+    const least = this.tooFew === null ? minBatch : Math.max(minBatch, startAfter(this.tooFew));
     if (goal === 'keep' && perDevice !== null) {
       return choices(Math.min(ownBatch ?? perDevice, maxBatch ?? LARGEST), least);
     }

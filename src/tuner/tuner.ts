@@ -12,9 +12,9 @@ import { RungComparison, withSomeBlocks } from './rung-comparison.js';
 import type { RungHistory } from './rung-history.js';
 import { LARGEST, RungSearches } from './rung-searches.js';
 import { type RungDecision, type RungSearch, searchRung, verificationProbe } from './search.js';
-import { SINGLE_SAMPLE_NOTE } from './single-sample.js';
 import { listed, type Sizes } from './sizes.js';
 import { surveyRung } from './survey.js';
+import { tooFewNote } from './too-few.js';
 import type { Action, Constraints } from './types.js';
 
 /** Peaks that differ by less count as equal. */
@@ -236,7 +236,8 @@ export class Tuner {
 
   #found(search: RungSearch, size: number, max: number, notes: string[]): Action {
     const all = max >= LARGEST ? [...notes, endless(search.history, max)] : [...notes];
-    if (this.#searches.failsAlone) all.push(SINGLE_SAMPLE_NOTE);
+    const { tooFew } = this.#searches;
+    if (tooFew !== null) all.push(tooFewNote(tooFew));
     const answer = answerOf(this.#constraints, this.#plan, search, { size, max, notes: all });
     const comparison = this.#comparison.outcome();
     if (comparison === null) return { type: 'found', answer };

@@ -19,6 +19,8 @@ export interface Result {
   peaks?: Partial<Peaks>;
   /** Where it ran for more than the probe asked for. */
   steps?: number;
+  /** Where it had too few samples. */
+  begin_at?: number;
   short?: boolean;
   step_s?: number | null;
   alloc_retries?: number;
@@ -111,6 +113,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     fresh,
     steps: result.steps ?? probe.steps,
     ...(result.short ? { short: true } : {}),
+    ...(result.begin_at === undefined ? {} : { begin_at: result.begin_at }),
     outcome: result.outcome,
     ambiguous: result.ambiguous ?? false,
     phase: fit ? null : (result.phase ?? 'train'),

@@ -307,6 +307,23 @@ describe('a script that cannot train on one sample', () => {
     expect(least.config).toMatchObject({ micro_batch: 4, accumulation: 150 });
   });
 
+  it('is searched from the size on that it is told to begin at, and says so', () => {
+    const pairs = (probe: { micro_batch: number }) => ({
+      evidence: 'no pair',
+      begin_at: probe.micro_batch === 1 ? 2 : 32,
+    });
+    const few: Job = {
+      run: (probe, warm) =>
+        probe.micro_batch < 32 ? { outcome: 'user_error', ...pairs(probe) } : plainJob().run(probe, warm),
+    };
+    for (const minBatch of [1, 2]) {
+      const s = search(few, constraints({ ...base, minBatch }));
+      expect(s.probes.slice(0, 3).map((p) => p.micro_batch)).toContain(32);
+      expect(found(s)).toMatchObject({ max_micro_batch: 450 });
+      expect(found(s).notes.join(' ')).toContain('fails with 2 samples at a time (no pair), so the sizes begin at 32');
+    }
+  });
+
   it('fails with its own words where two do not help, or something else is wrong', () => {
     const two: Job = { run: () => ({ outcome: 'user_error', evidence }) };
     expect(search(two, constraints(base)).last).toMatchObject({ type: 'failed', failure: 'user_error', evidence });

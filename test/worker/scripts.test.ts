@@ -77,6 +77,23 @@ describe('a search on scripts as people write them', () => {
     expect(report.failure?.evidence).toContain('Expected hidden size');
     expect(report.failure?.advice).toContain('own batch of 8');
     expect(report.failure?.advice).toContain('{micro_batch}');
+    expect(report.failure?.advice).toContain('--min-batch');
+    // Nor did it only need more samples: two and half of its own were tried.
+    expect(report.failure?.advice).toContain('fails with 4');
+    expect(report.probes.map((probe) => probe.micro_batch)).toEqual([1, 2, 4]);
+  });
+
+  it('begins at more samples where the loss of a script cannot be had of one', async () => {
+    const report = await search([python, 'hardest_pairs.py'], '60MiB');
+    expect(report, JSON.stringify(report.failure)).toMatchObject({ status: 'found', own: { micro_batch: 32 } });
+    expect(report.probes.slice(0, 3)).toMatchObject([
+      { micro_batch: 1, outcome: 'user_error' },
+      { micro_batch: 2, outcome: 'user_error' },
+      { micro_batch: 8, outcome: 'fit' },
+    ]);
+    expect(report.notes?.join(' ')).toContain('so the sizes begin at 8: --min-batch sets another');
+    // Its variable had no part in that.
+    expect(report.notes?.join(' ')).not.toContain('its variables');
   });
 
   it('blames no such script whose own batch does not fit', async () => {

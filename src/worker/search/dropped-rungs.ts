@@ -2,7 +2,7 @@ import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { FailureClass } from '../../contract/failure.js';
 import type { Observation } from '../../contract/measurement.js';
 import { type Rung, rungName, sameRung } from '../../contract/rung.js';
-import { failsAlone } from '../../tuner/index.js';
+import { isTooFew } from '../../tuner/index.js';
 
 /** Failures that a knob can cause, unlike those of the machine or by request. */
 const BY_A_KNOB: readonly FailureClass[] = ['user_error', 'device_fault', 'host_oom', 'timeout', 'killed'];
@@ -20,12 +20,12 @@ export class DroppedRungs {
     const { rung, outcome, expandable_segments: expandable } = observation;
     if (observation.uncut) return false;
     if (this.has(rung) || (expandable && this.#segments !== null)) return true;
-    if (expandable && BY_A_KNOB.includes(outcome as FailureClass) && !failsAlone(observation)) {
+    if (expandable && BY_A_KNOB.includes(outcome as FailureClass) && !isTooFew(observation)) {
       this.#segments = observation;
       return true;
     }
     if (sameRung(rung, this.asItStands) || !BY_A_KNOB.includes(outcome as FailureClass)) return false;
-    if (failsAlone(observation)) return false;
+    if (isTooFew(observation)) return false;
     if (!allowed.some((other) => !sameRung(other, rung) && !this.has(other))) return false;
     this.#dropped.push(observation);
     return true;

@@ -3,7 +3,7 @@ import type { Loop } from '../../contract/hook.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Observation, Probe } from '../../contract/measurement.js';
 import { type Cut, type Rung, rungName } from '../../contract/rung.js';
-import { failsAlone } from '../../tuner/index.js';
+import { failsAlone, largerStart } from '../../tuner/index.js';
 import type { Constraints } from '../../tuner/types.js';
 import { namingLimit } from '../launch/ended-late.js';
 import { isLost } from '../launch/ends.js';
@@ -65,6 +65,10 @@ export class Prober {
   #lost = 0;
   /** Times that it waited for memory of others. */
   #waits = 0;
+  /** What became of the script at its own batch; null: not asked yet. */
+  #atOwn: Diagnosis['class'] | null = null;
+  /** Why the script's variables were set: what it failed with, without its numbers, and its loop as it was then. Null: they were not. */
+  #unset: { failure: string; loop: Loop } | null = null;
 
   constructor(
     private readonly request: WorkRequest,
@@ -230,8 +234,14 @@ export class Prober {
     const death = observeDeath(probe, ran, this.diagnosis, exit);
     const atOwn = verdict.class !== 'user_error' || failsAlone(death) ? null : await this.#atItsOwn(probe);
     if (atOwn !== 'ok' && atOwn !== 'device_oom') return death;
-    const { own_batch: own, place } = this.facts.loop as Loop;
-    if (place === 'loader' && !this.#processes.hook.setsVariables) return this.#withVariables(probe);
+    const loop = this.facts.loop as Loop;
+    const { own_batch: own, place } = loop;
+    const failure = evidence.replace(/\d+/g, '');
+    const { setsVariables = false } = this.#processes.hook;
+    if (failure === this.#unset?.failure) await this.#withoutVariables(this.#unset.loop);
+    else if (place === 'loader' && !setsVariables) return this.#withVariables(probe, { failure, loop });
+    const start = this.#startAbove(probe, own as number);
+    if (start !== null) return { ...death, begin_at: start };
     this.diagnosis = usesOwnBatch(own as number, probe.micro_batch, verdict, place, atOwn === 'ok');
     return observeDeath(probe, ran, this.diagnosis, exit);
   }
@@ -271,11 +281,28 @@ export class Prober {
   }
 
   /** Repeats the probe in a start in which the script's variables have the size that its loader's batches have. */
-  async #withVariables(probe: Probe): Promise<Observation> {
+  async #withVariables(probe: Probe, unset: { failure: string; loop: Loop }): Promise<Observation> {
     this.deps.log.info({ probe }, 'the script uses its batch size elsewhere too: its variables are set with it');
     this.#processes.hook.setsVariables = true;
+    this.#unset = unset;
     this.facts.loop = null;
     return this.measure(probe);
+  }
+
+  /** Goes on without them: they changed nothing of the failure, so they have no part in it. */
+  async #withoutVariables(loop: Loop): Promise<void> {
+    if (!this.#processes.hook.setsVariables) return;
+    this.#processes.hook.setsVariables = false;
+    this.facts.loop = loop;
+    await this.close();
+  }
+
+  /** A larger size for the search to begin at, as the script may only need more samples than these (a loss of pairs, say). Null: there is none. */
+  #startAbove({ knob, rung, micro_batch: tried }: Probe, own: number): number | null {
+    if (knob || this.#taken.has(rungName(rung))) return null;
+    const { maxBatch, effectiveBatch } = this.request.options;
+    const most = Math.min(maxBatch ?? own, (effectiveBatch ?? Number.POSITIVE_INFINITY) / this.target.worldSize);
+    return largerStart(tried, own, most);
   }
 
   /** Repeats the probe in a start whose batches are cut at the model's call, where the framework's own way would train something else. */
@@ -323,12 +350,14 @@ export class Prober {
     const own = this.facts.loop?.own_batch ?? null;
     const first = this.#processes.mode === 'probe' && this.goal === 'search' && !this.#measured;
     if (!first || own === null || own === probe.micro_batch) return null;
+    if (this.#atOwn !== null) return this.#atOwn;
     await this.#processes.begin(probe, null);
     const trains = await this.#ask({ ...probe, micro_batch: own }, false);
     const session = this.#processes.session as Session;
     const verdict = trains === null ? await diagnoseSession(session, await session.ended(), this.target.kind) : null;
     await this.close();
-    return verdict?.class ?? 'ok';
+    this.#atOwn = verdict?.class ?? 'ok';
+    return this.#atOwn;
   }
 
   async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {

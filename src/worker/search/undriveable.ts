@@ -100,7 +100,12 @@ export function usesOwnBatch(
   const cause = trains
     ? `The script trains with its own batch of ${own} and fails with ${tried}: ${elsewhere}.`
     : `The script runs out of memory with its own batch of ${own}, and fails in another way with ${tried}: ${elsewhere}.`;
-  return { ...failure, cause, advice: `${cause} ${place === 'call' ? PLACEHOLDER_BY_HAND : PLACEHOLDER}` };
+  const advice = `${cause} ${place === 'call' ? PLACEHOLDER_BY_HAND : PLACEHOLDER}`;
+  return {
+    ...failure,
+    cause,
+    advice: `${advice} If it only needs more samples than that, --min-batch sets the size to begin at.`,
+  };
 }
 
 /** The script raised an error at a size, and trained at a smaller one: a memory of former samples may have to hold a whole batch, say. */
