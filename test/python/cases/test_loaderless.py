@@ -374,6 +374,34 @@ class AtCall(unittest.TestCase):
                 self.assertEqual({line for line in self.seen if "asked" in line}, {"asked (1,)"})
                 self.assertEqual(sorted(set(self.rows()) - {16}), [1, 3, 5, 50])
 
+    def test_an_agent_whose_observation_has_no_dimension_for_the_batch(self):
+        for call in ("model", "(lambda x: model(x))"):
+            with self.subTest(call):
+                result = self.drive(
+                    "batch_size = 16\n"
+                    "state, ask = torch.randn(4), %s\n"
+                    "for turn in range(10**6):\n"
+                    "    ask(state)\n"
+                    "    if turn >= 12 and turn %% 3 == 0:\n"
+                    "        chosen = torch.randint(600, (batch_size,))\n"
+                    "        step(nn.functional.cross_entropy(ask(data[chosen]), labels[chosen]))\n" % call,
+                    [probe(4), probe(1), probe(50)],
+                )
+                self.assert_driven(result, 16, (4, 1, 50))
+                shapes = {line for line in self.seen if line.startswith("model ")}
+                self.assertEqual(shapes, {"model (%s)" % rows for rows in ("4,", "4, 4", "1, 4", "50, 4")})
+
+    def test_batches_of_one_dimension_begin_after_one_of_them(self):
+        result = self.drive(
+            "class Curve(nn.Module):\n"
+            "    def __init__(self): super().__init__(); self.inner = nn.Linear(1, 1)\n"
+            "    def forward(self, t): note('model', tuple(t.shape)); return self.inner(t[:, None])\n"
+            "model = Curve()\n"
+            "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "while True: step(model(data[:8, 0]).pow(2).mean())\n"
+        )
+        self.assert_driven(result, 8)
+
     def test_batches_of_one_row_begin_after_one_of_them(self):
         result = self.drive("while True: step(nn.functional.cross_entropy(model(data[:1]), labels[:1]))\n")
         self.assert_driven(result, 1)

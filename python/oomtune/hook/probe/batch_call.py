@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 
 class BatchCall:
-    """The first call counts, but not one of one row, until a backward pass shows that it was for that: an agent asks its model so
-    what to do, between its batches, and others try their model before they train it."""
+    """The first call counts, but not one of one row, or of one sample without a dimension for rows, until a backward pass shows that it
+    was for that: an agent asks its model so what to do, between its batches, and others try their model before they train it."""
 
     def __init__(self) -> None:
         #: What is known of the call; None: it was not made yet.
         self.found: CallRows | None = None
-        #: Where it is, if it has one row.
+        #: Where it is, if it was doubted.
         self.site: Any = None
-        #: The latest call of one row that no backward pass has followed, and where it is.
+        #: The latest call of one row or sample that no backward pass has followed, and where it is.
         self._doubted: CallRows | None = None
         self.doubted_site: Any = None
 
     def made(self, rows: CallRows, site: Any = None) -> None:
         """A training call is made. `site`: identifies the line that makes it."""
-        if rows.count == 1:
+        if rows.count == 1 or (rows.count and rows.doubtful):
             self._doubted, self.doubted_site = rows, site
         elif rows.count is not None:
             self.found = rows

@@ -56,6 +56,11 @@ class BatchResizer:
         tensors = (leaf for leaf in tree_leaves(self._torch, tree) if isinstance(leaf, self._torch.Tensor))
         return all(leaf.shape[self.dim] == 1 for leaf in tensors if leaf.dim() > self.dim)
 
+    def has_no_rows(self, tree: Any) -> bool:
+        """Whether a model's inputs may be one sample without a dimension for samples: numbers that are no indices, in one dimension at most."""
+        tensors = [leaf for leaf in tree_leaves(self._torch, tree) if isinstance(leaf, self._torch.Tensor)]
+        return bool(tensors) and all(leaf.dim() < 2 and leaf.is_floating_point() for leaf in tensors)
+
     def may_be_sequences(self, tree: Any) -> bool:
         """Whether a model's first tensor may have sequences, of numbers of tokens or of features: no rows of features, nor images."""
         tensors = (

@@ -163,6 +163,8 @@ class CallResizer:
         if rows is None:
             return None
         self._site = self._site or self._batch_call.site or site
+        if self._is_one_sample(tree) and (self._site != site or site == self._batch_call.doubted_site):
+            return as_it_is
         if self._site == site:
             self._next_batch(rows)
         elif 1 not in (self._resizer.own, self._resizer.wanted) and self._resizer.is_single(tree):
@@ -172,12 +174,19 @@ class CallResizer:
         self._controller.note_inputs(tree)
         return self._resized_call(tree, rows)
 
+    def _is_one_sample(self, tree: Any) -> bool:
+        """Whether an agent acts between its batches, on one sample without a dimension for rows, which its batches have."""
+        found = self._batch_call.found
+        return found is not None and not found.doubtful and self._resizer.has_no_rows(tree)
+
     def _resized_untrained(self, module: Module, args: Any, kwargs: Any) -> Made:
         """A call of a teacher, or another model that is not trained: it gets the same batch."""
         if not self.on or not self._resizer.differs or self._calls.stepped(module):
             return None
         tree = (args, kwargs)
         if next(module.parameters(), None) is None or self._resizer.rows_of(tree) != self._resizer.own:
+            return None
+        if self._is_one_sample(tree):
             return None
         if self._next is not None:
             self._resizer.begin(self._resizer.own, self._next)

@@ -36,5 +36,7 @@ class CallRows:
             resizer.dim = ask([count for count in counts if count is not None]) or 0
         #: Samples in the call; None: it has no tensor.
         self.count, self.variables = counts[resizer.dim], variables[resizer.dim]
+        #: It may be one sample, whose features are counted.
+        self.doubtful = resizer.has_no_rows(tree)
         #: Each input has a row for each of them.
         self.suitable = self.count is None or resizer.fits(tree, self.count)
