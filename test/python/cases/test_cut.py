@@ -716,6 +716,29 @@ class Cases(CutCase):
             self.refused(words, make, mean_square, rows)
         self.refused("writes to an input", InPlace, mean_square, rows)
 
+    def test_a_module_that_replaces_its_weights_is_refused_and_keeps_them(self):
+        # As the codes of some VQ-VAEs, which follow the averages of a batch; not in evaluation mode.
+        class Codes(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.codes = nn.Parameter(torch.randn(8))
+
+            def forward(self, x):
+                if self.training:
+                    self.codes = nn.Parameter(0.9 * self.codes + 0.1 * x.mean(0))
+                return x * self.codes
+
+        made = []
+
+        def make():
+            model = nn.Sequential(nn.Linear(8, 8), Codes())
+            made[:] = model[1], model[1].codes
+            return model
+
+        words = r"replaces its weights \(Codes.codes\), .* \(nor would --cut loader train the same\)$"
+        self.refused(words, make, mean_square, rows)
+        self.assertIs(made[0].codes, made[1])
+
     def test_a_queue_of_whole_batches_and_an_encoder_that_follows(self):
         self.same(Queue, lambda model, x: model(x), rows)
 

@@ -24,7 +24,11 @@ class Weights:
 
     def __init__(self, torch: Torch, modules: Iterable[Module]) -> None:
         self._torch = torch
+        modules = list(modules)
         plain = (torch.Tensor, torch.nn.Parameter)
+        #: Where each is: its module, its name there and itself. (A scripted module cannot replace one.)
+        own = [module for module in modules if isinstance(module._parameters, dict)]
+        self._places = [(module, *named) for module in own for named in module.named_parameters(recurse=False)]
         #: By device and type: each with its name.
         self._groups: dict[Any, list[tuple[str, Tensor]]] = {}
         for module in modules:
@@ -45,7 +49,10 @@ class Weights:
         return weight if weight.element_size() > 1 else weight.contiguous().view(self._torch.uint8).float()
 
     def require_same(self) -> None:
-        """Raises WritesWeights if one has other values now, and ReplacesWeights if it is another tensor, which restore() takes back."""
+        """Raises WritesWeights if one has other values now or the module another one, and ReplacesWeights if it is another tensor, which restore() takes back."""
+        for module, name, _ in self._replaced():
+            named = "%s.%s" % (type(module).__name__, name)
+            raise WritesWeights("its forward pass replaces its weights (%s), as each micro-batch's would" % named)
         for name, replaced in self._written():
             failure = ReplacesWeights if replaced else WritesWeights
             raise failure("its forward pass writes to its weights (%s), as each micro-batch's would" % name)
@@ -65,8 +72,17 @@ class Weights:
             if at is not None:
                 yield group[at][0], moved[at]
 
+    def _replaced(self) -> Iterator[tuple[Module, str, Tensor]]:
+        """The places that have another weight now (`self.weight = nn.Parameter(…)`). One that is a plain tensor now is gathered or parametrised."""
+        for module, name, weight in self._places:
+            now = module._parameters.get(name)
+            if now is not weight and isinstance(now, self._torch.nn.Parameter):
+                yield module, name, weight
+
     def restore(self) -> None:
-        """Takes back the tensors of those that have others now (`weight.data = …`)."""
+        """Takes back the weights of modules that have others now, and the tensors of those that do (`weight.data = …`)."""
+        for module, name, weight in self._replaced():
+            module._parameters[name] = weight
         for kind, group in self._groups.items():
             for (_, weight), data in zip(group, self._data[kind]):
                 if weight.data_ptr() != data.data_ptr():
