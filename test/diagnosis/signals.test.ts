@@ -3,6 +3,8 @@ import type { HookException } from '../../src/contract/hook.js';
 import type { LedgerReading } from '../../src/contract/launch.js';
 import { type DiagnoseInput, diagnose } from '../../src/worker/diagnosis/index.js';
 
+const CPU_OOM =
+  "RuntimeError: [enforce fail at alloc_cpu.cpp:83] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 268435456 bytes. Error code 12 (Cannot allocate memory)";
 const OOM =
   'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 1.20 GiB is free.';
 
@@ -312,7 +314,18 @@ describe('who held the memory', () => {
   it('is evaluation without no_grad where the hook saw gradients there', async () => {
     const text = traceback(OOM, 'File "train.py", line 9, in evaluate');
     expect((await judge(text, { exitCode: 1, gradInEval: true })).cause).toContain('torch.no_grad() is missing');
-    expect((await judge(text, { exitCode: 1, gradInEval: false })).cause).toContain('keeps no graph');
+    expect((await judge(text, { exitCode: 1, gradInEval: true })).advice).toContain('under torch.no_grad()');
+    const cpu = text.replace(OOM, CPU_OOM);
+    for (const seen of [
+      judge(text, { exitCode: 1, gradInEval: false }),
+      judge(cpu, { exitCode: 1, gradInEval: false, device: 'cpu' }),
+    ]) {
+      const without = await seen;
+      expect(without.cause).toContain('keeps no graph');
+      // It is there already.
+      expect(without.advice).toContain('smaller batch of its own');
+      expect(without.advice).not.toContain('no_grad');
+    }
   });
 
   it('is the data set where the hook saw it give out tensors of the device', async () => {

@@ -59,6 +59,15 @@ describe('a search without an answer', () => {
     expect(nowhere).not.toContain('--cut loader');
   });
 
+  it('asks for options at auto only where they are not, if nothing can be cut elsewhere', () => {
+    const loop = { place: 'call' } as Loop;
+    const adviceAt = (amp: 'auto' | 'off', checkpointing: 'auto' | 'off') =>
+      uncutFor('Why.', loop, { amp, checkpointing }).advice;
+    expect(adviceAt('auto', 'auto')).not.toContain('at auto');
+    expect(adviceAt('off', 'auto')).toContain('or leave --amp at auto');
+    expect(adviceAt('off', 'off')).toContain('or leave --amp and --checkpointing at auto');
+  });
+
   it('says which calls were cut, and that no size is smaller where none was', () => {
     const cut = { cut: 'model', why: 'the loop sees its own batches only' } as const;
     const observations = [

@@ -104,7 +104,7 @@ export function causeOf(
     case 'load':
       return `The device ran out of memory before the first step, while the model or the data were loaded or made: it asked for ${more}. No batch size will help.`;
     case 'eval':
-      return `The device ran out of memory in evaluation, not in training: it asked for ${more}.${graphSentence(traceback, gradInEval)}`;
+      return `The device ran out of memory in evaluation, not in training: it asked for ${more}.${graphSentence({ traceback, gradInEval })}`;
     case 'after':
       return `The device ran out of memory when the training loop had ended, in what the script does then: it asked for ${more}. No training step was under way, so no batch size will help.`;
     case 'worker':
@@ -119,11 +119,16 @@ export function causeOf(
 /** torch's decorators, under the name of all of them or, in newer ones, of each. */
 const GUARD = /^(?:decorate_context|no_grad|inference_mode)$/;
 
-/** Whether evaluation keeps a graph: the hook may know; torch's decorator shows in the frames. */
-function graphSentence(traceback: Traceback | null, gradInEval: boolean | null): string {
-  if (gradInEval) return ' Gradients were on: it built a graph that nobody needs, since torch.no_grad() is missing.';
+/** Whether evaluation is known to keep no graph: the hook may know; torch's decorator shows in the frames. */
+function keepsNoGraph({ traceback, gradInEval }: Pick<Scene, 'traceback' | 'gradInEval'>): boolean {
   const guarded = traceback?.frames.some(({ function: name, file }) => GUARD.test(name) || /grad_mode\.py$/.test(file));
-  if (gradInEval === false || guarded)
+  return gradInEval === false || (gradInEval !== true && guarded === true);
+}
+
+function graphSentence(scene: Pick<Scene, 'traceback' | 'gradInEval'>): string {
+  if (scene.gradInEval)
+    return ' Gradients were on: it built a graph that nobody needs, since torch.no_grad() is missing.';
+  if (keepsNoGraph(scene))
     return ' It keeps no graph, so it is the evaluation batch, or outputs that are collected on the device.';
   return ' If torch.no_grad() is missing there, it also builds a graph that nobody needs.';
 }
@@ -161,9 +166,11 @@ const REMEDIES: Record<MemoryReason, Remedy> = {
 const TO_HOST = new Set<MemoryReason>(['load', 'eval', 'save', 'after']);
 
 /** What helps against it. */
-export function remedyOf(reason: MemoryReason, { allowed, host }: Scene): Remedy {
+export function remedyOf(reason: MemoryReason, scene: Scene): Remedy {
+  const { allowed, host } = scene;
   // Nothing that the job does explains it: perhaps what held the memory is gone.
   if (reason === 'limit' && allowed === null) return { advice: 'not-full', cure: 'wait' };
-  const remedy = REMEDIES[reason];
+  const known = REMEDIES[reason];
+  const remedy = reason === 'eval' && keepsNoGraph(scene) ? { ...known, advice: 'eval-no-graph' } : known;
   return host && TO_HOST.has(reason) ? { ...remedy, advice: `${remedy.advice}-host` } : remedy;
 }

@@ -181,7 +181,7 @@ export class Prober {
     if (goodbye !== null && session.life > 1)
       return isSecond ? this.#alone(probe, goodbye.message) : this.#inStart(probe, goodbye.message);
     if (goodbye?.reason === 'uncut') {
-      this.diagnosis = uncut(goodbye, this.facts.loop);
+      this.diagnosis = uncut(goodbye, this.facts.loop, this.request.options);
       return { ...observeDeath(probe, ran, this.diagnosis, exit), uncut: true };
     }
     if (this.#processes.mode === 'probe' && goodbye !== null && this.#processes.unmade && !this.#measured) {

@@ -245,7 +245,7 @@ export class Search {
       ...seenBy(this.#prober, this.#journal),
       diagnosis:
         reached !== action
-          ? uncutFor(refusal?.evidence ?? null, facts.loop)
+          ? uncutFor(refusal?.evidence ?? null, facts.loop, this.request.options)
           : diagnosis && failed
             ? withRung(diagnosis, failed.rung, this.target.baseRung)
             : diagnosis,

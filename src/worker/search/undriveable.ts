@@ -1,6 +1,7 @@
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import type { Goodbye, Loop } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
+import type { JobOptions } from '../../contract/options.js';
 import type { Carrier } from '../command/types.js';
 import { lastLine } from '../last-lines.js';
 import type { Session } from '../launch/session.js';
@@ -15,9 +16,16 @@ const TARGETS_LATER =
 
 const CUT_LOADER =
   '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.';
+/** The options that may keep a search from what needs no cut. */
+type Knobs = Pick<JobOptions, 'amp' | 'checkpointing'>;
+const LEFT_AT_AUTO: Knobs = { amp: 'auto', checkpointing: 'auto' };
+
 /** Where nothing else can be cut, for that reason. */
-const noCut = (why: string): string =>
-  `Give a larger --budget, or leave --amp and --checkpointing at auto, which need no cut: ${why}. A smaller batch by the script’s own flag trains something else.`;
+function noCut(why: string, { amp, checkpointing }: Knobs): string {
+  const fixed = [...(amp === 'auto' ? [] : ['--amp']), ...(checkpointing === 'auto' ? [] : ['--checkpointing'])];
+  const orAuto = fixed.length === 0 ? '' : `, or leave ${fixed.join(' and ')} at auto, which may do without a cut`;
+  return `Give a larger --budget${orAuto}: ${why}. A smaller batch by the script’s own flag trains something else.`;
+}
 /** How the hook ends its sentence where the loader's batches in parts would be another training, too. */
 const NOWHERE = 'nor would --cut loader train the same';
 /** How the hook says that the script makes its batches by itself, if it has any. */
@@ -51,7 +59,8 @@ export function endedUntrained({ logFile, logFrom }: Session): Diagnosis {
 }
 
 /** The hook found no cut that certainly gives the same result. */
-export const uncut = (goodbye: Goodbye, loop: Loop | null): Diagnosis => uncutFor(sentence(goodbye.message), loop);
+export const uncut = (goodbye: Goodbye, loop: Loop | null, knobs?: Knobs): Diagnosis =>
+  uncutFor(sentence(goodbye.message), loop, knobs);
 
 /** A loop that makes its own batches was to run with others. */
 export function byHand(goodbye: Goodbye): Diagnosis {
@@ -70,12 +79,12 @@ export const without8bit = (goodbye: Goodbye): Diagnosis => ({
 });
 
 /** As `uncut`, with the hook's sentence. */
-export function uncutFor(evidence: string | null, loop: Loop | null): Diagnosis {
+export function uncutFor(evidence: string | null, loop: Loop | null, knobs: Knobs = LEFT_AT_AUTO): Diagnosis {
   const advice =
     loop?.place === 'call'
-      ? noCut('without a DataLoader there is none elsewhere')
+      ? noCut('without a DataLoader there is no other place for a cut', knobs)
       : evidence?.includes(NOWHERE)
-        ? noCut('in parts, the batches of the loader would train something else, too')
+        ? noCut('in parts, the batches of the loader would train something else, too', knobs)
         : CUT_LOADER;
   return {
     ...userError(evidence ?? 'The batch is not cut at the model’s call.', advice),
