@@ -79,5 +79,35 @@ class Looks(CutCase):
             self.assertEqual(self.cut.count, 17)
 
 
+class Maker(nn.Module):
+    """Makes a layer in its first forward pass, in the place of an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.head = net(), None
+
+    def forward(self, x):
+        found = self.net(x)
+        if self.head is None:
+            self.head = nn.Linear(found.shape[1], 2)
+        return self.head(found)
+
+
+class MadeLayers(CutCase):
+    def test_a_layer_that_a_look_made_hides_behind_no_attribute(self):
+        from oomtune.hook.cut.sandbox import Sandbox
+
+        model = Maker()
+        names = [name for name, _ in model.named_modules()]
+        torch.manual_seed(1)
+        with Sandbox(torch, model, []).entered(False, False), torch.no_grad():
+            model(torch.randn(4, 8))
+        self.assertEqual([name for name, _ in model.named_modules()], names)
+        x = torch.randn(4, 8)
+        first = model(x)
+        self.assertIs(model.head, dict(model.named_modules())["head"])
+        self.assertTrue(torch.equal(model(x), first))
+
+
 if __name__ == "__main__":
     sys.exit(unittest.main())

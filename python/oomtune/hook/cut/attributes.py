@@ -66,6 +66,11 @@ class Own:
         return ((name, value) for name, value in self._attributes.items() if name not in self._torchs)
 
     def __setitem__(self, name: str, value: Any) -> None:
+        # A layer or weight that a forward pass has put in its place would be hidden by it, and made anew by every pass.
+        for kind in ("_modules", "_parameters", "_buffers"):
+            made = self._attributes.get(kind)
+            if isinstance(made, dict) and name in made:
+                del made[name]
         self._attributes[name] = value
 
     def __delitem__(self, name: str) -> None:
