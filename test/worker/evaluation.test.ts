@@ -6,9 +6,9 @@ const python = pythonWithTorch();
 
 describe('a job that runs out of memory', () => {
   it.each([
-    ['in an evaluation without gradients, written in line', 'no_grad', 'eval', 'no_grad'],
+    ['in an evaluation without gradients, written in line', 'no_grad', 'eval', 'a smaller batch of its own'],
     ['in an evaluation of a model in evaluation mode, written in line', 'eval', 'eval', 'smaller batch'],
-    ['while it generates', 'generate', 'eval', 'no_grad'],
+    ['while it generates', 'generate', 'eval', 'a smaller batch of its own'],
     ['while it saves', 'save', 'save', 'in parts'],
   ])('%s is told so, and its training size is not made smaller', async (_, how, phase, remedy) => {
     const bench = workbench('run', [python, 'evaluates.py', how], { budget: '80MiB', timeoutSeconds: 100 });
@@ -16,6 +16,8 @@ describe('a job that runs out of memory', () => {
     expect(report).toMatchObject({ outcome: 'failed', exit_code: 1, config: { micro_batch: 64 } });
     expect(report.failure).toMatchObject({ class: 'device_oom', phase, reason: phase, cure: 'none' });
     expect(report.failure?.advice).toContain(remedy);
+    // Where gradients are off already, that is no advice.
+    expect(report.failure?.advice?.includes('no_grad')).toBe(how === 'eval');
     expect(report.launches).toBe(1);
     expect([...bench.recorded.values()]).toMatchObject([{ status: 'verified' }]);
   });
