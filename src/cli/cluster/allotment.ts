@@ -43,26 +43,31 @@ export function allotmentOf(found: Recommendation): Allotment {
 
 /** The options with which a job finds the configuration that its size was taken from; what was asked for stays. */
 export function sizedBy(options: JobOptions, found: Recommendation): JobOptions {
-  const mib = found.budget_bytes / MIB;
-  const onHost = isHost(found.key.split(':')[1]);
+  const onHost = isOnHost(found);
   return {
     ...options,
     name: found.name,
     device: onHost ? HOST : options.device,
     gpus: onHost ? options.gpus : found.world_size,
-    budget: options.budget ?? (Number.isInteger(mib) ? `${mib}MiB` : `${found.budget_bytes}B`),
+    budget: options.budget ?? budgetOf(found),
   };
 }
 
 /** The words of `oomtune run` under which it finds this very configuration again. */
 export function runningAs(found: Recommendation): string[] {
-  const onHost = isHost(found.key.split(':')[1]);
-  const mib = found.budget_bytes / MIB;
+  const onHost = isOnHost(found);
   return [
     ...['--name', found.name],
     ...(onHost ? ['--device', HOST] : []),
-    ...['--budget', Number.isInteger(mib) ? `${mib}MiB` : `${found.budget_bytes}B`],
+    ...['--budget', budgetOf(found)],
     // On the host the command alone tells how many processes it has
     ...(found.world_size > 1 && !onHost ? ['--gpus', String(found.world_size)] : []),
   ];
+}
+
+const isOnHost = ({ key }: Recommendation): boolean => isHost(key.split(':')[1]);
+
+function budgetOf({ budget_bytes: bytes }: Recommendation): string {
+  const mib = bytes / MIB;
+  return Number.isInteger(mib) ? `${mib}MiB` : `${bytes}B`;
 }

@@ -114,19 +114,17 @@ class ForkServer:
                 life = self._life or 0
                 self._connection.send({"t": "life", "pid": life})
                 self._fork_point.look_ahead()
-                order = self._order_before_end(life)
-                if order is not None and order.get("t") == "end":
-                    self._end(0)  # the life has been told as well
-                ended = None
-                if order is None:
-                    ended = self._await_end(life)
+                order, status = self._order_before_end(life), 0
+                early = order is not None
+                if not early:
+                    status = self._await_end(life)
                     order = self._receive_order()
-                if order is None:
-                    self._end(ended or 0)
+                if order is None or order.get("t") == "end":  # which a life that is still there has been told as well
+                    self._end(status)
                 forked = self._fork_life(order.get("env") or {}, order.get("arguments"))
                 if forked is None:
                     return
-                if ended is None:
+                if early:
                     self._await_end(life)
                 release = forked
         except BaseException:

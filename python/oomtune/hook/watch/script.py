@@ -89,7 +89,7 @@ class SourceFile:
         except (SyntaxError, ValueError):
             self._tree = ast.parse("")
 
-    @property
+    @functools.cached_property
     def trainers(self) -> set[str]:
         """Names of its functions that make a backward pass."""
         functions = (node for node in ast.walk(self._tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
@@ -165,10 +165,9 @@ def before_step(places: Iterable[tuple[str, int]]) -> bool | None:
 
 @functools.lru_cache(maxsize=1024)
 def before_backward(filename: str, line: int, nested: bool = True) -> bool | None:
-    """Whether the innermost loop around a line, or its function where there is none, goes on to a backward pass, its own or one
-    that a function of the same file makes. A loop that makes
-    gradients of its own there (an attack on the pictures, by autograd.grad()) is a part of what is around it. None: nothing in its
-    function tells. `nested`: a backward pass in a loop inside counts."""
+    """Whether the innermost loop around a line, or its function where there is none, goes on to a backward pass, its own or one that a
+    function of the same file makes. A loop that makes gradients of its own there (an attack on the pictures, by autograd.grad()) is a
+    part of what is around it. None: nothing in its function tells. `nested`: a backward pass in a loop inside counts."""
     source = SourceFile(filename)
     turns: list[ast.AST] = []
     for node in source.around(line):
